@@ -60,10 +60,10 @@ class Recorder:
     def __init__(self, entries: list[dict[str, object]]) -> None:
         self.entries, self.asked = entries, 0
 
-    def _dump_nccl_trace_json(self, *, includeCollectives: bool) -> str:  # noqa: N803
+    def _dump_nccl_trace_json(self, *, includeCollectives: bool) -> bytes:  # noqa: N803
         self.asked += includeCollectives
         status = {"0": {"last_enqueued_collective": 1, "last_completed_collective": 648}}
-        return json.dumps({"pg_status": status, "entries": self.entries if includeCollectives else []})
+        return json.dumps({"pg_status": status, "entries": self.entries if includeCollectives else []}).encode()
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 RECORDERS = (("_dump_fr_trace", "fr"), ("_dump_nccl_trace", "nccl"))
 SETTLE_NS = 2_000_000_000
 BINDING = "torch._C._distributed_c10d"
+STATUS_SHARE, STALE_S = 1e-3, 4.0
+"""Of the time for asking a recorder, and how old its answer may be: it lists the ranks of every group each time, which
+takes 10 us in a job of 8 ranks, 1.2 ms in one of 16,384."""
+DEAR_S = 2e-4
+"""An answer that takes longer is not asked for between beats."""
 
 
 class _Group:
@@ -42,37 +49,48 @@ class _Group:
             self.unfinished = None
 
 
+class Status:
+    """What one recorder says of its groups; asked as often as it can be afforded."""
+
+    def __init__(self, ask: Callable[..., bytes]) -> None:
+        self.ask = ask
+        self.cost_s = self._due = 0.0
+        self._said: dict[str, Any] = {}
+
+    def groups(self) -> dict[str, Any]:
+        """By name, the numbers of its last calls."""
+        if time.monotonic() >= self._due:
+            began = time.thread_time()
+            said = self.ask(includeCollectives=False)
+            # The list of ranks before it is not even parsed.
+            self._said = json.loads(b"{" + said[at:]) if (at := said.rfind(b'"pg_status":')) >= 0 else {}
+            self.cost_s = time.thread_time() - began
+            self._due = time.monotonic() + min(self.cost_s / STATUS_SHARE, STALE_S)
+        status: dict[str, Any] = self._said.get("pg_status", {})
+        return status
+
+
 class Standing:
     """Asked at every beat; remembers what each group had counted before."""
 
     def __init__(self) -> None:
         self.groups: dict[str, _Group] = {}
-        self.used: set[str] = set()
-        """The recorders that count something; a GPU process has two."""
-        self._said: dict[str, tuple[Any, bool]] = {}
-        """By recorder, what it said at the last glance, and whether something was pending: mostly it says the same."""
+        self._recorders: dict[str, Status] = {}
+        """By function, those that count something; a GPU process has two."""
+
+    @property
+    def dear(self) -> bool:
+        """Whether to ask takes so long that it is done at beats only."""
+        return sum(status.cost_s for status in self._recorders.values()) > DEAR_S
 
     def pending(self) -> bool:
         """Whether something was issued and is not complete; cheaper than a look, and nothing is remembered."""
-        for function, _ in RECORDERS:
-            status = getattr(sys.modules.get(BINDING), f"{function}_json", None)
-            if status is None or function not in self.used:
-                continue
-            said = status(includeCollectives=False)
-            before, pending = self._said.get(function, (None, False))
-            if said != before:
-                pending = self._pending(function, said)
-                self._said[function] = (said, pending)
-            if pending:
-                return True
-        return False
-
-    def _pending(self, function: str, said: Any) -> bool:
-        for name, each in json.loads(said).get("pg_status", {}).items():
-            known = self.groups.get(f"{function} {name}")
-            issued, done = each["last_enqueued_collective"], each["last_completed_collective"]
-            if issued > done and not (known is not None and known.settled and known.issued == issued):
-                return True
+        for function, status in self._recorders.items():
+            for name, each in status.groups().items():
+                known = self.groups.get(f"{function} {name}")
+                issued, done = int(each["last_enqueued_collective"]), int(each["last_completed_collective"])
+                if issued > done and not (known is not None and known.settled and known.issued == issued):
+                    return True
         return False
 
     def look(self, c10d: object, now_ns: int, *, in_collective: bool) -> dict[str, Any]:
@@ -83,19 +101,19 @@ class Standing:
         found: dict[str, Any] = {"rank": default.rank(), "world": default.size()}
         seen = []
         for function, _ in RECORDERS:
-            status = getattr(sys.modules.get(BINDING), f"{function}_json", None)
-            if status is None:
+            ask = getattr(sys.modules.get(BINDING), f"{function}_json", None)
+            if ask is None:
                 continue
-            for name, each in json.loads(status(includeCollectives=False)).get("pg_status", {}).items():
-                self.used.add(function)
+            status = self._recorders.get(function) or Status(ask)
+            for name, each in status.groups().items():
+                self._recorders[function] = status
                 group = self.groups.setdefault(f"{function} {name}", _Group())
                 group.count(int(each["last_enqueued_collective"]), int(each["last_completed_collective"]), now_ns)
                 stands_still = now_ns - group.since_ns > SETTLE_NS
                 if group.pending and not in_collective and stands_still and not group.mixed:
-                    group.settled = _all_retired(status, name)
-                    self._said.clear()
+                    group.settled = _all_retired(ask, name)
                 if group.mixed and group.unfinished is None and stands_still:
-                    group.unfinished = _newest_unfinished(status, name)
+                    group.unfinished = _newest_unfinished(ask, name)
                 seen.append(group)
         enqueued = sum(max(group.issued, 0) for group in seen)
         if not enqueued:  # the recorder is off: the groups still count what they issue
@@ -106,20 +124,20 @@ class Standing:
         return found
 
 
-def _entries(status: Any, name: str) -> list[dict[str, Any]]:
+def _entries(ask: Any, name: str) -> list[dict[str, Any]]:
     """A group's entries don't err, but to ask for them costs milliseconds: once for a group that stands still."""
-    entries = json.loads(status(includeCollectives=True)).get("entries", [])
+    entries = json.loads(ask(includeCollectives=True)).get("entries", [])
     # The status goes by the number that the group has in this process; its name is another where ranks differ.
     return [entry for entry in entries if str(entry.get("pg_id")) == name]
 
 
-def _all_retired(status: Any, name: str) -> bool:
+def _all_retired(ask: Any, name: str) -> bool:
     """Gloo's threads race to write the last number completed, and now and then an older one stays."""
-    own = _entries(status, name)
+    own = _entries(ask, name)
     return bool(own) and all(entry.get("retired") for entry in own)
 
 
-def _newest_unfinished(status: Any, name: str) -> bool:
+def _newest_unfinished(ask: Any, name: str) -> bool:
     """Of a batch of messages only the entry of the whole batch, which comes last, is ever retired."""
-    own = _entries(status, name)
+    own = _entries(ask, name)
     return bool(own) and not own[-1].get("retired") and own[-1].get("state") != "completed"

@@ -29,7 +29,8 @@ FOLDER = "WHICHRANK_PRIVATE"
 GUARD = "WHICHRANK_GUARD"
 LAUNCHER = "torch.distributed.launcher.api"
 """What torchrun and those that build on it have imported."""
-BEAT_S = 0.5
+BEAT_S, CALM_S = 0.5, 1.0
+"""Between two beats, and where the last one has seen progress."""
 KEEP_S = 30.0
 KEEP_SHARE = 1e-4
 """Between two dumps that are kept in reserve at least, and of the time at most: one of 2,000 entries takes 20 ms."""
@@ -49,6 +50,7 @@ class Watch:
         self.recorder = Recorder(folder)
         self.name = f"{self.recorder.words.pid}.{self.recorder.words.start_ticks}"
         self.ask = -1
+        self.asked = select.poll()
         self.inode = 0
         self.stopped = False
         self.thread: threading.Thread | None = None
@@ -57,6 +59,7 @@ class Watch:
         self.keep_s, self.keep_next = KEEP_FIRST_S, 0.0
         self.stacks = -1
         self.hears_end = False
+        self.beat_s = BEAT_S
         self.waiting: Waiting | None = None
 
     def begin(self) -> None:
@@ -71,6 +74,7 @@ class Watch:
         os.mkfifo(path, 0o600)
         self.ask = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.inode = os.fstat(self.ask).st_ino
+        self.asked.register(self.ask, select.POLLIN)
         self.offer_stacks()
         self.thread = threading.Thread(target=self.run, name="whichrank", daemon=True)
         self.thread.start()
@@ -118,16 +122,19 @@ class Watch:
         """Until the next beat: requests, and glances at whether the main thread waits once there is a group."""
         if self.recorder.words.phase != layout.JOINED or not self.recorder.words.enqueued:
             return self.wait(BEAT_S)
-        if self.waiting is None:
-            from whichrank.worker.waiting import Waiting
+        from whichrank.worker.waiting import Waiting, spread_s
 
-            self.waiting = Waiting()
-        until = time.monotonic() + BEAT_S
-        while not self.stopped and (left := until - time.monotonic()) > 0:
-            asked = self.wait(min(left, self.waiting.pause_s()))
-            if asked:
+        self.waiting = self.waiting or Waiting()
+        if standing.dear:
+            return self.wait(self.beat_s)
+        until = time.monotonic() + self.beat_s + spread_s()
+        while not self.stopped:
+            pause, left = self.waiting.pause_s(), until - time.monotonic()
+            if pause > left:
+                return self.wait(max(0.0, left))
+            if asked := self.wait(pause):
                 return asked
-            self.waiting.glance(main, standing)
+            self.waiting.glance(main, standing.pending)
         return []
 
     def wait(self, limit_s: float) -> list[str]:
@@ -136,8 +143,7 @@ class Watch:
             time.sleep(limit_s)
             return []
         try:
-            ready, _, _ = select.select([self.ask], [], [], limit_s)
-            if not ready:
+            if not self.asked.poll(limit_s * 1000):
                 return []
             if os.fstat(self.ask).st_ino != self.inode:
                 raise OSError("not ours any more")
@@ -165,11 +171,14 @@ class Watch:
             changes.setdefault("phase", layout.JOINED if changes.get("world", -1) != -1 else layout.IMPORTED)
             changes["steps"] = self.steps()
             if self.waiting is not None:
+                self.waiting.glance(main, lambda: changes.get("pending", 0) > 0)
                 changes.update(self.waiting.told())
         if self.recorder.words.phase in (layout.FAILED, layout.ENDED):
             return  # the main thread has said its last meanwhile
         self.recorder.note(**changes)
-        if self.recorder.words.changed_ns != before.changed_ns:
+        progress = self.recorder.words.changed_ns != before.changed_ns
+        self.beat_s = CALM_S if progress else BEAT_S
+        if progress:
             main.forget(now)
         if changes.get("enqueued") and time.monotonic() > self.keep_next:
             self.keep()
