@@ -156,7 +156,11 @@ def _readers_for(item: Item) -> list[Reader]:
 
 def is_prose(outcome: list[tuple[str, Reading]] | Failure) -> bool:
     """Whether readers of running text had something to read: a log or a ticket, not the state of a host."""
-    return not isinstance(outcome, Failure) and any(name in _of_text() for name, _ in outcome)
+    if isinstance(outcome, Failure):
+        return False
+    return any(
+        name != _first().NAME and name in _of_text() for name, _ in outcome
+    )  # no other reader is loaded for dumps
 
 
 @cache
