@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import time
 import types
 
 import pytest
@@ -54,6 +55,11 @@ def test_a_number_that_stays_behind_is_no_wait() -> None:
     assert last == [0, 0, 0], "as its entries say"
 
 
+C10D = types.SimpleNamespace(
+    _world=types.SimpleNamespace(default_pg=types.SimpleNamespace(rank=lambda: 3, size=lambda: 4))
+)
+
+
 class Recorder:
     """NCCL's recorder after sends and receives: it counts them among the completed, with numbers of their own."""
 
@@ -78,10 +84,43 @@ def test_messages_that_nccl_counts_apart(monkeypatch, last, pending) -> None:
     # A message of a batch is never retired itself.
     recorder = Recorder([{"pg_id": 0, "retired": False, "state": "scheduled"}, last])
     monkeypatch.setitem(sys.modules, BINDING, recorder)
-    group = types.SimpleNamespace(rank=lambda: 3, size=lambda: 4)
-    c10d = types.SimpleNamespace(_world=types.SimpleNamespace(default_pg=group))
     standing = Standing()
-    looks = [standing.look(c10d, second * 10**9, in_collective=False) for second in (1, 2, 4, 5, 6)]
+    looks = [standing.look(C10D, second * 10**9, in_collective=False) for second in (1, 2, 4, 5, 6)]
     assert [look["pending"] for look in looks] == [0, 0, pending, pending, pending]
     assert looks[-1]["stuck_ns"] == (10**9 if pending else 0)
     assert recorder.asked == 1, "it costs milliseconds"
+
+
+class Answers:
+    """A recorder whose answer takes this long, and how often it was asked."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.asked = seconds, 0
+
+    def __call__(self, *, includeCollectives: bool) -> bytes:  # noqa: N803
+        self.asked += not includeCollectives
+        until = time.thread_time() + self.seconds
+        while time.thread_time() < until:
+            pass
+        counts = {"last_enqueued_collective": "10", "last_completed_collective": "9"}
+        config = {"0": {"name": "0", "desc": 'the "pg_status":{ of a group', "ranks": "[0, 1]"}}
+        return json.dumps({"pg_config": config, "pg_status": {"0": counts}, "version": "2.10"}).encode()
+
+
+def test_numbers_are_compared_as_numbers(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, BINDING, types.SimpleNamespace(_dump_fr_trace_json=Answers(0.0)))
+    standing = Standing()
+    standing.look(C10D, 10**9, in_collective=False)
+    assert standing.pending(), "9 of 10 are done, though '9' > '10'"
+    assert not standing.dear
+
+
+def test_a_recorder_that_answers_slowly_is_asked_rarely(monkeypatch) -> None:
+    """It lists the ranks of every group: in a job of 100,000 that takes milliseconds."""
+    ask = Answers(0.01)
+    monkeypatch.setitem(sys.modules, BINDING, types.SimpleNamespace(_dump_fr_trace_json=ask))
+    standing = Standing()
+    for _ in range(20):
+        assert standing.look(C10D, 10**9, in_collective=True)["enqueued"] == 10
+    assert ask.asked == 1
+    assert standing.dear
