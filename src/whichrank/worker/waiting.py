@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 SHORT_S, LONG_S, SPREAD_MS = 0.05, 0.17, 160
 """Between two glances, and how much longer it may be: steps of one length must not be met at one place only. To wake up
 and look takes 0.1 ms with all caches cold: only where this rank waits now and then is it worth more glances."""
-NOW_AND_THEN = 0.1
+NOW_AND_THEN = 0.15
 """Share of waits above which, and below one minus which, more glances tell more."""
-MEMORY = 32
+MEMORY = 64
 PLACES = 64
 
 
