@@ -29,13 +29,14 @@ FOLDER = "WHICHRANK_PRIVATE"
 GUARD = "WHICHRANK_GUARD"
 LAUNCHER = "torch.distributed.launcher.api"
 """What torchrun and those that build on it have imported."""
-BEAT_S, CALM_S = 0.5, 1.0
-"""Between two beats, and where the last one has seen progress."""
+BEAT_S = 0.5
 KEEP_S = 30.0
 KEEP_SHARE = 1e-4
-"""Between two dumps that are kept in reserve at least, and of the time at most: one of 2,000 entries takes 20 ms."""
+"""Between two dumps that are kept in reserve at least, and of the time since the last one at most."""
 KEEP_FIRST_S = 1.0
 """At the beginning less, since a job that hangs early has none yet."""
+ENTRY_S, ENTRIES = 15e-6, 2000
+"""What an entry of a dump takes before that was measured, and how many a recorder holds as a rule."""
 LAST_BEAT_S, LAST_FRAMES_S = 10.0, 60.0
 """How long the end of a process waits for its beat, and for frames that are being looked up for somebody who asked."""
 
@@ -56,10 +57,9 @@ class Watch:
         self.thread: threading.Thread | None = None
         self.aside: threading.Thread | None = None
         self.kept_ns = 0
-        self.keep_s, self.keep_next = KEEP_FIRST_S, 0.0
+        self.keep_s, self.keep_since, self.entry_s = KEEP_FIRST_S, 0.0, ENTRY_S
         self.stacks = -1
         self.hears_end = False
-        self.beat_s = BEAT_S
         self.waiting: Waiting | None = None
 
     def begin(self) -> None:
@@ -125,12 +125,11 @@ class Watch:
         from whichrank.worker.waiting import Waiting, spread_s
 
         self.waiting = self.waiting or Waiting()
-        if standing.dear:
-            return self.wait(self.beat_s)
-        until = time.monotonic() + self.beat_s + spread_s()
+        # Earlier now and then, never later: whoever looks at the words twice a second is to see all progress.
+        until = time.monotonic() + BEAT_S - spread_s() / 2
         while not self.stopped:
             pause, left = self.waiting.pause_s(), until - time.monotonic()
-            if pause > left:
+            if pause > left or standing.dear or not self.waiting.varies:
                 return self.wait(max(0.0, left))
             if asked := self.wait(pause):
                 return asked
@@ -176,12 +175,10 @@ class Watch:
         if self.recorder.words.phase in (layout.FAILED, layout.ENDED):
             return  # the main thread has said its last meanwhile
         self.recorder.note(**changes)
-        progress = self.recorder.words.changed_ns != before.changed_ns
-        self.beat_s = CALM_S if progress else BEAT_S
-        if progress:
+        if self.recorder.words.changed_ns != before.changed_ns:
             main.forget(now)
-        if changes.get("enqueued") and time.monotonic() > self.keep_next:
-            self.keep()
+        if entries := min(changes.get("enqueued", 0), ENTRIES):
+            self.keep(entries)
 
     def steps(self) -> int:
         """How often the optimizers have stepped, or what a trainer has marked; 0 with a torch that can't tell."""
@@ -194,15 +191,16 @@ class Watch:
 
         return max(steps.look(optimizer, compiler), MARKS.steps)
 
-    def keep(self) -> None:
-        """A dump in reserve, in case that nobody can be asked later."""
-        began = time.monotonic()
-        if self.recorder.words.changed_ns > self.kept_ns:
-            self.kept_ns = time.time_ns()
-            self.dump("kept", frames=False)
+    def keep(self, entries: int) -> None:
+        """A dump in reserve, in case that nobody can be asked later; only once the time for it has been earned."""
         now = time.monotonic()
-        self.keep_next = now + max(self.keep_s, (now - began) / KEEP_SHARE)
-        self.keep_s = min(2 * self.keep_s, KEEP_S)
+        if self.keep_since and now - self.keep_since < max(self.keep_s, entries * self.entry_s / KEEP_SHARE):
+            return
+        if self.recorder.words.changed_ns > self.kept_ns:
+            self.kept_ns, began = time.time_ns(), time.thread_time()
+            self.dump("kept", frames=False)
+            self.entry_s = (time.thread_time() - began) / entries
+        self.keep_since, self.keep_s = now, min(2 * self.keep_s, KEEP_S)
 
     def answer(self, request: str) -> None:
         """`quick:ID:PID` for stacks and a dump without frames, `full:ID:PID` for one with frames besides."""
