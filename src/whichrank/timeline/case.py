@@ -206,9 +206,10 @@ class Case:
     @cached_property
     def connections(self) -> Connections:
         """TCP between the hosts, by the sockets at both ends."""
-        from whichrank.timeline.network.connections import connect
+        from whichrank.timeline.network.connections import Connections, connect
 
-        return connect(self.hardware.sockets, self.hardware.ports, self.people)
+        sockets = self.hardware.sockets
+        return connect(sockets, self.hardware.ports, self.people) if sockets else Connections()
 
     @cached_property
     def late(self) -> Late | None:
