@@ -6,7 +6,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-import time
 import types
 
 import pytest
@@ -92,32 +91,34 @@ def test_messages_that_nccl_counts_apart(monkeypatch, last, pending) -> None:
 
 
 class Answers:
-    """A recorder whose answer takes this long, and how often it was asked."""
+    """A recorder of a job of so many ranks, and how often it was asked."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.asked = seconds, 0
+    def __init__(self, world: int, **form: tuple[str, str]) -> None:
+        self.asked = 0
+        counts = {"last_completed_collective": "9", "last_enqueued_collective": "10", "last_started_collective": "-1"}
+        config = {"0": {"desc": 'the "pg_status":{ of a group', "name": "0", "ranks": str(list(range(world)))}}
+        document = {"pg_config": config, "pg_status": {"0": counts}, "version": "2.10"}
+        self.answer = json.dumps(document, **form).encode()
 
     def __call__(self, *, includeCollectives: bool) -> bytes:  # noqa: N803
         self.asked += not includeCollectives
-        until = time.thread_time() + self.seconds
-        while time.thread_time() < until:
-            pass
-        counts = {"last_enqueued_collective": "10", "last_completed_collective": "9"}
-        config = {"0": {"name": "0", "desc": 'the "pg_status":{ of a group', "ranks": "[0, 1]"}}
-        return json.dumps({"pg_config": config, "pg_status": {"0": counts}, "version": "2.10"}).encode()
+        return self.answer
 
 
-def test_numbers_are_compared_as_numbers(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, BINDING, types.SimpleNamespace(_dump_fr_trace_json=Answers(0.0)))
+@pytest.mark.parametrize("form", [{"separators": (",", ":")}, {}], ids=["as torch writes it", "in another way"])
+def test_numbers_are_compared_as_numbers(monkeypatch, form) -> None:
+    ask = Answers(8, **form)
+    monkeypatch.setitem(sys.modules, BINDING, types.SimpleNamespace(_dump_fr_trace_json=ask))
     standing = Standing()
-    standing.look(C10D, 10**9, in_collective=False)
+    look = standing.look(C10D, 10**9, in_collective=False)
+    assert (look["enqueued"], look["completed"]) == (10, 9)
     assert standing.pending(), "9 of 10 are done, though '9' > '10'"
     assert not standing.dear
 
 
-def test_a_recorder_that_answers_slowly_is_asked_rarely(monkeypatch) -> None:
-    """It lists the ranks of every group: in a job of 100,000 that takes milliseconds."""
-    ask = Answers(0.01)
+def test_the_recorder_of_a_huge_job_is_asked_rarely(monkeypatch) -> None:
+    """It lists the ranks of every group in every answer: milliseconds, in a job of 100,000."""
+    ask = Answers(100_000, separators=(",", ":"))
     monkeypatch.setitem(sys.modules, BINDING, types.SimpleNamespace(_dump_fr_trace_json=ask))
     standing = Standing()
     for _ in range(20):

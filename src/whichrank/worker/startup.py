@@ -60,6 +60,7 @@ class Watch:
         self.keep_s, self.keep_since, self.entry_s = KEEP_FIRST_S, 0.0, ENTRY_S
         self.stacks = -1
         self.hears_end = False
+        self.moves = False
         self.waiting: Waiting | None = None
 
     def begin(self) -> None:
@@ -126,10 +127,10 @@ class Watch:
 
         self.waiting = self.waiting or Waiting()
         # Earlier now and then, never later: whoever looks at the words twice a second is to see all progress.
-        until = time.monotonic() + BEAT_S - spread_s() / 2
+        until = time.monotonic() + BEAT_S - spread_s() / 4
         while not self.stopped:
             pause, left = self.waiting.pause_s(), until - time.monotonic()
-            if pause > left or standing.dear or not self.waiting.varies:
+            if pause > left or standing.dear:
                 return self.wait(max(0.0, left))
             if asked := self.wait(pause):
                 return asked
@@ -154,6 +155,8 @@ class Watch:
     def look(self, main: MainThread, standing: Standing) -> None:
         """Where the main thread is, and how far the collectives are."""
         now, before = time.time_ns(), self.recorder.words
+        if self.moves and self.moves_on(standing, now):
+            return
         changes = main.look(now)
         changes["flags"] |= before.flags & layout.BELOW
         if before.flags & layout.GUESSED:
@@ -170,15 +173,29 @@ class Watch:
             changes.setdefault("phase", layout.JOINED if changes.get("world", -1) != -1 else layout.IMPORTED)
             changes["steps"] = self.steps()
             if self.waiting is not None:
-                self.waiting.glance(main, lambda: changes.get("pending", 0) > 0)
+                if not main.follows:
+                    place = changes.get("place", "").rpartition("/")[2][:100]
+                    self.waiting.count(place, inside=inside, pending=changes.get("pending", 0) > 0)
                 changes.update(self.waiting.told())
         if self.recorder.words.phase in (layout.FAILED, layout.ENDED):
             return  # the main thread has said its last meanwhile
         self.recorder.note(**changes)
+        self.moves = before.phase == layout.JOINED and self.recorder.words.changed_ns != before.changed_ns
         if self.recorder.words.changed_ns != before.changed_ns:
             main.forget(now)
         if entries := min(changes.get("enqueued", 0), ENTRIES):
             self.keep(entries)
+
+    def moves_on(self, standing: Standing, now: int) -> bool:
+        """Every second beat of a job that makes progress: its counters alone, unless they stand."""
+        self.moves = False
+        counts = standing.look(_ready("torch.distributed.distributed_c10d"), now, in_collective=True)
+        words = self.recorder.words
+        if not counts or (counts["enqueued"], counts["completed"]) == (words.enqueued, words.completed):
+            return False
+        if words.phase == layout.JOINED:  # the main thread may have said its last meanwhile
+            self.recorder.note(**counts)
+        return True
 
     def steps(self) -> int:
         """How often the optimizers have stepped, or what a trainer has marked; 0 with a torch that can't tell."""
