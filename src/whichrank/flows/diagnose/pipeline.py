@@ -91,7 +91,7 @@ def _judged(
         case.posted = posted_faults(item for item, _ in outcomes if item.job in ("", job))
         answer = conclude(case, sources, why=why, progress=progress) if case.posted else answer
     texts = [item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome)]
-    if answer.verdict.cause == "unknown" and texts:
+    if answer.verdict.cause == "unknown" and texts and not case.has_dumps:
         from whichrank.flows.diagnose.unexplained import closest_causes
 
         case.closest = closest_causes(texts)
