@@ -7,6 +7,7 @@ a lock, or goes round in a loop. Medians and worst of each kind and of all, and 
     python benchmarks/hang_to_verdict.py 20 --results FILE --seconds 500
     python benchmarks/hang_to_verdict.py 20 --results FILE --seconds 500 --side-by-side 8
     python benchmarks/hang_to_verdict.py 20 --results FILE --cores 2,3 --kinds spin
+    python benchmarks/hang_to_verdict.py 20 --kinds gil --keep FOLDER      evidence of the runs with a wrong answer
 
 Needs numpy, msgspec and torch; whichrank itself need not be installed. With --results every run is a line of JSON, and
 a later call makes the runs that are missing, so that 20 of each (an hour on two cores) can be made in pieces.
@@ -18,6 +19,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import socket
 import statistics
 import subprocess
@@ -172,6 +174,9 @@ def here(kinds: list[str], given: argparse.Namespace) -> list[Run]:
                 break
             run = one(kind, Path(folder) / str(number))
             runs.append(run)
+            if given.keep is not None and not run.right:
+                kept = given.keep / f"{kind}-{time.time_ns()}"
+                shutil.copytree(Path(folder) / str(number), kept, ignore=shutil.ignore_patterns("*.ask"))
             print(run, flush=True)
             if given.results is not None:
                 with given.results.open("a") as stream:  # one short write: whole lines, whoever else writes
@@ -195,6 +200,7 @@ def side_by_side(kinds: list[str], given: argparse.Namespace) -> list[Run]:
             with tempfile.TemporaryDirectory() as folder:
                 kept = Path(folder) / "run.jsonl"
                 words = ["1", "--kinds", kind, "--cores", ",".join(map(str, pair)), "--results", str(kept)]
+                words += ["--keep", str(given.keep)] if given.keep is not None else []
                 subprocess.run([sys.executable, __file__, *words], stdout=subprocess.DEVNULL, check=False)
                 for run in read_runs(kept):
                     with lock:
@@ -230,6 +236,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no other run after this time")
     parser.add_argument("--kinds", default=",".join(KINDS), help=f"some of {','.join(KINDS)}")
     parser.add_argument("--cores", help="run on these cores alone, for instance 0,1")
+    parser.add_argument("--keep", type=Path, help="where the evidence of runs with a wrong answer goes")
     parser.add_argument("--side-by-side", type=int, default=1, metavar="N", help="N jobs at once, on two cores each")
     given = parser.parse_args()
     given.kinds = given.kinds.split(",")

@@ -81,6 +81,19 @@ def test_last_words_as_evidence(tmp_path):
     assert "t.py:3 f" in events[2].ref.quote
 
 
+def test_who_has_been_silent_may_be_elsewhere_by_now(tmp_path):
+    """Its interpreter is held, or it is stopped: the operation that it told of is an old one."""
+    now = 1_790_000_000_000_000_000
+    rows = [
+        {"rank": rank, "pid": 10 + rank, "world_size": 4, "phase": "joined", "alive": True, "in": "all_reduce of 0-2",
+         "heard_ns": now - silent_s * 10**9}
+        for rank, silent_s in enumerate((0, 1, 8))
+    ]  # fmt: skip
+    path = tmp_path / "last_words.json"
+    path.write_text(json.dumps({"whichrank_last_words": 1, "host": "h", "processes": rows}))
+    assert [e.rank for e in read(path).records if e.kind == "in_operation"] == [0, 1]
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"processes": 3}', '{"whichrank_last_words": 1}', "[" * 100_000])
 def test_bad_last_words_are_refused(tmp_path, text):
     path = tmp_path / "last_words.json"

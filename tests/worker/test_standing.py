@@ -54,16 +54,21 @@ def test_a_number_that_stays_behind_is_no_wait() -> None:
     assert last == [0, 0, 0], "as its entries say"
 
 
+C10D = types.SimpleNamespace(
+    _world=types.SimpleNamespace(default_pg=types.SimpleNamespace(rank=lambda: 3, size=lambda: 4))
+)
+
+
 class Recorder:
     """NCCL's recorder after sends and receives: it counts them among the completed, with numbers of their own."""
 
     def __init__(self, entries: list[dict[str, object]]) -> None:
         self.entries, self.asked = entries, 0
 
-    def _dump_nccl_trace_json(self, *, includeCollectives: bool) -> str:  # noqa: N803
+    def _dump_nccl_trace_json(self, *, includeCollectives: bool) -> bytes:  # noqa: N803
         self.asked += includeCollectives
         status = {"0": {"last_enqueued_collective": 1, "last_completed_collective": 648}}
-        return json.dumps({"pg_status": status, "entries": self.entries if includeCollectives else []})
+        return json.dumps({"pg_status": status, "entries": self.entries if includeCollectives else []}).encode()
 
 
 @pytest.mark.parametrize(
@@ -78,10 +83,45 @@ def test_messages_that_nccl_counts_apart(monkeypatch, last, pending) -> None:
     # A message of a batch is never retired itself.
     recorder = Recorder([{"pg_id": 0, "retired": False, "state": "scheduled"}, last])
     monkeypatch.setitem(sys.modules, BINDING, recorder)
-    group = types.SimpleNamespace(rank=lambda: 3, size=lambda: 4)
-    c10d = types.SimpleNamespace(_world=types.SimpleNamespace(default_pg=group))
     standing = Standing()
-    looks = [standing.look(c10d, second * 10**9, in_collective=False) for second in (1, 2, 4, 5, 6)]
+    looks = [standing.look(C10D, second * 10**9, in_collective=False) for second in (1, 2, 4, 5, 6)]
     assert [look["pending"] for look in looks] == [0, 0, pending, pending, pending]
     assert looks[-1]["stuck_ns"] == (10**9 if pending else 0)
     assert recorder.asked == 1, "it costs milliseconds"
+
+
+class Answers:
+    """A recorder of a job of so many ranks, and how often it was asked."""
+
+    def __init__(self, world: int, **form: tuple[str, str]) -> None:
+        self.asked = 0
+        counts = {"last_completed_collective": "9", "last_enqueued_collective": "10", "last_started_collective": "-1"}
+        config = {"0": {"desc": 'the "pg_status":{ of a group', "name": "0", "ranks": str(list(range(world)))}}
+        document = {"pg_config": config, "pg_status": {"0": counts}, "version": "2.10"}
+        self.answer = json.dumps(document, **form).encode()
+
+    def __call__(self, *, includeCollectives: bool) -> bytes:  # noqa: N803
+        self.asked += not includeCollectives
+        return self.answer
+
+
+@pytest.mark.parametrize("form", [{"separators": (",", ":")}, {}], ids=["as torch writes it", "in another way"])
+def test_numbers_are_compared_as_numbers(monkeypatch, form) -> None:
+    ask = Answers(8, **form)
+    monkeypatch.setitem(sys.modules, BINDING, types.SimpleNamespace(_dump_fr_trace_json=ask))
+    standing = Standing()
+    look = standing.look(C10D, 10**9, in_collective=False)
+    assert (look["enqueued"], look["completed"]) == (10, 9)
+    assert standing.pending(), "9 of 10 are done, though '9' > '10'"
+    assert not standing.dear
+
+
+def test_the_recorder_of_a_huge_job_is_asked_rarely(monkeypatch) -> None:
+    """It lists the ranks of every group in every answer: milliseconds, in a job of 100,000."""
+    ask = Answers(100_000, separators=(",", ":"))
+    monkeypatch.setitem(sys.modules, BINDING, types.SimpleNamespace(_dump_fr_trace_json=ask))
+    standing = Standing()
+    for _ in range(20):
+        assert standing.look(C10D, 10**9, in_collective=True)["enqueued"] == 10
+    assert ask.asked == 1
+    assert standing.dear

@@ -32,9 +32,9 @@ GUESSED = 8
 BELOW = 16
 """Started by a process that was given the same rank: its helper, or what the other is a wrapper of."""
 
-_FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIiQQQQQ")
-_TEXTS = (64, 320, 320, 24, 24, 100)
-"""Bytes of the texts that follow the numbers: operation, place in the code, error, long work, activity, busy place."""
+_TEXTS = 6
+"""At the end: operation, place in the code, error, long work, activity, busy place."""
+_FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIiQQQQQ64s320s320s24s24s100s")
 
 
 class Words(NamedTuple):
@@ -106,7 +106,7 @@ class Words(NamedTuple):
 
 def pack(words: Words) -> bytes:
     """The words as one slot."""
-    numbers = _FORM.pack(
+    body = _FORM.pack(
         MAGIC,
         words.pid & 0xFFFFFFFF,
         words.beat,
@@ -132,12 +132,8 @@ def pack(words: Words) -> bytes:
         words.stuck_ns,
         words.looks,
         words.waits,
-    )
-    texts = b"".join(
-        str(text).encode("utf-8", "replace")[:room].ljust(room, b"\0")
-        for text, room in zip(words[-len(_TEXTS) :], _TEXTS)  # noqa: B905 - as old as torch's oldest Python
-    )
-    body = (numbers + texts).ljust(SLOT - 4, b"\0")
+        *[str(text).encode("utf-8", "replace") for text in words[-_TEXTS:]],
+    ).ljust(SLOT - 4, b"\0")
     return body + struct.pack("<I", binascii.crc32(body))
 
 
@@ -146,10 +142,7 @@ def unpack(slot: bytes) -> Words | None:
     if len(slot) != SLOT or slot[:8] != MAGIC or struct.unpack("<I", slot[-4:])[0] != binascii.crc32(slot[:-4]):
         return None
     n = _FORM.unpack_from(slot)
-    texts, at = [], _FORM.size
-    for room in _TEXTS:
-        texts.append(slot[at : at + room].rstrip(b"\0").decode("utf-8", "replace"))
-        at += room
+    texts = [text.rstrip(b"\0").decode("utf-8", "replace") for text in n[-_TEXTS:]]
     phase = n[9] if n[9] < len(PHASES) else STARTED
     return Words(
         n[2], n[1], n[3], n[5], n[6], n[7], n[8], n[4], phase, n[10], n[12], n[13], n[14], n[15], n[16], n[11],

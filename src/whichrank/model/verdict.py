@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject, Witness
-from whichrank.model.views import Context, Moment, StackNode, Track
+
+if TYPE_CHECKING:
+    from whichrank.model.views import Context, Moment, StackNode, Track
 
 RankState = Literal["running", "waiting", "stuck", "frozen", "dead", "absent", "unknown"]
 

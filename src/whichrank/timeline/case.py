@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import structs
 
 from whichrank.model.evidence import Source
-from whichrank.records.clue import CodeClue
 from whichrank.records.dump import Dump, Frame, GroupMembers
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport
@@ -20,27 +19,17 @@ from whichrank.records.events.communication import GlooTimeout
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.processes import Traceback
 from whichrank.records.events.watchdog import DumpSignal, WatchdogTimeout
-from whichrank.records.guard import GuardFile
 from whichrank.records.hardware import KernelEvent
-from whichrank.records.host import HostClock
 from whichrank.records.log import Progress
-from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
-from whichrank.records.outline import Loop, Outline
+from whichrank.records.of_kind import of_kind
 from whichrank.records.placement import Placement
-from whichrank.records.rank_values import RankValues
-from whichrank.records.ras import RasReport
-from whichrank.records.second_looks import ClosestCause, OwnLine, PostedFault
 from whichrank.records.stack import ProcessStack, has_native_frames, main_thread
-from whichrank.records.step_parts import StepParts
-from whichrank.records.steps import RankSteps
-from whichrank.records.trial import Complaint, Trial
 from whichrank.timeline.clocks.collectives import Clock, align
 from whichrank.timeline.clocks.hosts import on_one_clock, refined
 from whichrank.timeline.clocks.log_times import with_year
 from whichrank.timeline.collectives.arrivals import Late, find_late
 from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
-from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
 from whichrank.timeline.collectives.point_to_point import left_exchange
 from whichrank.timeline.collectives.troubles.root import find_troubles, in_progress
 from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble, after_the_shift
@@ -68,6 +57,16 @@ E = TypeVar("E", bound=Event)
 _Told = Event | KernelEvent | ProcessStack
 
 if TYPE_CHECKING:
+    from whichrank.records.clue import CodeClue
+    from whichrank.records.guard import GuardFile
+    from whichrank.records.host import HostClock
+    from whichrank.records.nccl import CommCalls, NcclProcess
+    from whichrank.records.outline import Loop
+    from whichrank.records.rank_values import RankValues
+    from whichrank.records.ras import RasReport
+    from whichrank.records.second_looks import ClosestCause, OwnLine, PostedFault
+    from whichrank.records.step_parts import StepParts
+    from whichrank.records.trial import Complaint, Trial
     from whichrank.timeline.guard.compare import Comparison
     from whichrank.timeline.job_state.activity import Activity
     from whichrank.timeline.network.connections import Connections
@@ -216,9 +215,10 @@ class Case:
     @cached_property
     def connections(self) -> Connections:
         """TCP between the hosts, by the sockets at both ends."""
-        from whichrank.timeline.network.connections import connect
+        from whichrank.timeline.network.connections import Connections, connect
 
-        return connect(self.hardware.sockets, self.hardware.ports, self.people)
+        sockets = self.hardware.sockets
+        return connect(sockets, self.hardware.ports, self.people) if sockets else Connections()
 
     @cached_property
     def late(self) -> Late | None:
@@ -282,9 +282,9 @@ def build_case(records: Iterable[Any]) -> Case:
     """Choose the run, line up what belongs to it, and say what was left out."""
     pile = _with_hosts_of_files(without_own_reports(records))
     run = choose_run([r for r in pile if isinstance(r, Dump)])
-    logs = [r for r in pile if isinstance(r, NcclLog)]
+    logs = of_kind(pile, "nccl.NcclLog")
     nccl = [process for log in logs for process in log.processes]
-    ras = [r for r in pile if isinstance(r, RasReport)]
+    ras = of_kind(pile, "ras.RasReport")
     stacks = [r for r in pile if isinstance(r, ProcessStack)]
     events = with_year(
         [r for r in pile if isinstance(r, Event) and not isinstance(r, KnownMessage)],
@@ -298,30 +298,30 @@ def build_case(records: Iterable[Any]) -> Case:
     dumped, world = (lineup.dumped, lineup.world) if lineup else ((), 0)
     people = meet(dumped, world, nccl, ras, events, stacks, placements, hosts)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
-    clocks = {r.host: r for r in pile if isinstance(r, HostClock)}
+    clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}
     return Case(
         lineup=lineup or calls,
         calls=calls,
         people=people,
         log_events=on_one_clock(_placed(events, people), clocks),
         progress=[r for r in pile if isinstance(r, Progress)],
-        rank_values=[r for r in pile if isinstance(r, RankValues)],
-        step_parts=[r for r in pile if isinstance(r, StepParts)],
+        rank_values=of_kind(pile, "rank_values.RankValues"),
+        step_parts=of_kind(pile, "step_parts.StepParts"),
         nccl=nccl,
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
-        loops={file: loops for r in pile if isinstance(r, Outline) for file, loops in r.loops.items()},
+        loops={file: loops for r in of_kind(pile, "outline.Outline") for file, loops in r.loops.items()},
         sightings=_blamed(_placed(_as_raised(read_by_others(pile), events), people), people),
-        trials=[r for r in pile if isinstance(r, Trial)],
-        complaints=[r for r in pile if isinstance(r, Complaint)],
-        clues=[r for r in pile if isinstance(r, CodeClue)],
+        trials=of_kind(pile, "trial.Trial"),
+        complaints=of_kind(pile, "trial.Complaint"),
+        clues=of_kind(pile, "clue.CodeClue"),
         stacks=_by_rank(stacks, people),
         natives=_by_rank([s for s in stacks if has_native_frames(s)], people),
         unplaced=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
         host_clocks=clocks,
-        guards=[r for r in pile if isinstance(r, GuardFile)],
+        guards=of_kind(pile, "guard.GuardFile"),
         steps=_profiles(pile),
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
     )
@@ -331,7 +331,7 @@ def _with_hosts_of_files(pile: Sequence[Any]) -> list[Any]:
     """Statements and stacks with the host that their file is of, where they don't name one."""
     told = [r for r in pile if isinstance(r, _Told)]
     named = {r.host for r in told if r.host} | {
-        p.host for r in pile if isinstance(r, NcclLog) for p in r.processes if p.host
+        p.host for r in of_kind(pile, "nccl.NcclLog") for p in r.processes if p.host
     }
     hosts = hosts_of_files((_source(r) for r in told), named - {"localhost"})
     if not hosts:
@@ -352,7 +352,7 @@ def _source(record: _Told) -> str:
 
 def _profiles(pile: Iterable[Any]) -> Steps | None:
     """The profiles together; what compares them is loaded only where there are any."""
-    profiles = [r for r in pile if isinstance(r, RankSteps)]
+    profiles = of_kind(pile, "steps.RankSteps")
     if not profiles:
         return None
     from whichrank.timeline.steps.analysis import together
@@ -371,6 +371,10 @@ def _signs_of_life(lineup: Lineup | None, events: Iterable[Event], pile: Iterabl
 
 
 def _line_up_calls(calls: Sequence[CommCalls], people: People) -> Lineup | None:
+    if not calls:
+        return None
+    from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
+
     dumps = calls_as_dumps(calls, people)
     lineup = line_up(dumps, release=True) if dumps else None
     if lineup is not None:

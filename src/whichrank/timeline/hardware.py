@@ -6,17 +6,20 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from whichrank.model.findings import Gpu
 from whichrank.records.events.base import Event
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, KernelKind, address
-from whichrank.records.host import HostState
 from whichrank.records.log import Progress
-from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket
+from whichrank.records.of_kind import of_kind
 from whichrank.timeline.clocks.log_times import moved_to_year
 from whichrank.timeline.identity.who import People, Process, by_short_name, host_in_name, short_name
+
+if TYPE_CHECKING:
+    from whichrank.records.host import HostState
+    from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket
 
 When = Literal["during", "before", "after", "unknown"]
 
@@ -187,25 +190,15 @@ def gather(pile: Iterable[Any], people: People, times: Sequence[int]) -> Hardwar
         {r.host for r in records if isinstance(r, KernelEvent) and r.host}
     )
     names = by_short_name(hosts)
-    for record in records:
-        if isinstance(record, KernelEvent):
-            found.kernel.append(_hosted(record, hosts, names))
-        elif isinstance(record, GpuState):
-            found.gpus.append(_hosted(record, hosts, names))
-        elif isinstance(record, GpuTopology):
-            found.topologies.append(_hosted(record, hosts, names))
-        elif isinstance(record, PortState):
-            found.ports.append(_hosted(record, hosts, names))
-        elif isinstance(record, HostState):
-            found.hosts.append(_hosted(record, hosts, names))
-        elif isinstance(record, TcpFlow):
-            found.flows.append(_hosted(record, hosts, names))
-        elif isinstance(record, TcpSocket):
-            found.sockets.append(record)
-        elif isinstance(record, TcpCounters):
-            found.tcp.append(_hosted(record, hosts, names))
-    found.kernel = _ordered(found.kernel, known)
-    found.ports = _moments(found.ports)
+
+    def hosted(kind: str) -> list[Any]:
+        return [_hosted(record, hosts, names) for record in of_kind(records, kind)]
+
+    found.gpus, found.topologies = hosted("hardware.GpuState"), hosted("hardware.GpuTopology")
+    found.hosts, found.flows = hosted("host.HostState"), hosted("network.TcpFlow")
+    found.sockets, found.tcp = of_kind(records, "network.TcpSocket"), hosted("network.TcpCounters")
+    found.kernel = _ordered(hosted("hardware.KernelEvent"), known)
+    found.ports = _moments(hosted("network.PortState"))
     found.tcp.sort(key=lambda c: (c.taken_ns or 0, order_of(c.ref.source), c.line))
     found.gpus.sort(key=lambda s: (s.taken_ns or 0, order_of(s.ref.source), s.line))
     found.hosts.sort(key=lambda s: order_of(s.ref.source))

@@ -16,6 +16,8 @@ WITHIN = "WHICHRANK_WITHIN"
 """Rank and process that everything below it was started by."""
 _LAUNCHERS = (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch", b"accelerate", b"deepspeed")
 
+_DATED = ("enqueued", "completed", "phase")
+
 
 def start_ticks(pid: int | str = "self") -> int:
     """When a process started, in the kernel's ticks; 0 where /proc does not say."""
@@ -63,13 +65,10 @@ class Recorder:
 
     def note(self, **changes: Any) -> None:
         """Change words and write them; a change of counters or phase is dated."""
-        old = self.words
-        new = old._replace(**changes)
-        now = time.time_ns()
-        if (new.enqueued, new.completed, new.phase) != (old.enqueued, old.completed, old.phase):
-            new = new._replace(changed_ns=now)
-        new = new._replace(beat=old.beat + 1, beat_ns=now)
-        self.words = new
+        old, now = self.words, time.time_ns()
+        if any(changes.get(name, getattr(old, name)) != getattr(old, name) for name in _DATED):
+            changes["changed_ns"] = now
+        self.words = new = old._replace(**changes, beat=old.beat + 1, beat_ns=now)
         at = (new.beat % 2) * layout.SLOT
         self._map[at : at + layout.SLOT] = layout.pack(new)
 

@@ -98,6 +98,8 @@ class MainThread:
         self._named: list[types.CodeType] = []
         self._progress: dict[types.CodeType, int] = {}
         self._parts: dict[types.CodeType, str] = {}
+        self.follows = False
+        """It has run out of inputs under Join, and says nothing about who is slow."""
 
     def look(self, now_ns: int) -> dict[str, Any]:
         """The innermost line of the training code, and whether the thread is inside torch.distributed."""
@@ -107,6 +109,7 @@ class MainThread:
         at = line = 0
         running = frame is not None and frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _RUNNING
         self._named.clear()
+        self.follows = False
         for _ in range(FRAMES):
             if frame is None:
                 break
@@ -122,6 +125,7 @@ class MainThread:
                 if user:
                     found["place"] = f"{code.co_filename}:{frame.f_lineno} {code.co_name}"[-300:]
                 else:
+                    self.follows = self.follows or code.co_filename.endswith(_SHADOW)
                     self._inside(frame, found)
             frame = frame.f_back
         if joins and not found["work"]:

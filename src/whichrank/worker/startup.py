@@ -32,9 +32,11 @@ LAUNCHER = "torch.distributed.launcher.api"
 BEAT_S = 0.5
 KEEP_S = 30.0
 KEEP_SHARE = 1e-4
-"""Between two dumps that are kept in reserve at least, and of the time at most: one of 2,000 entries takes 20 ms."""
+"""Between two dumps that are kept in reserve at least, and of the time since the last one at most."""
 KEEP_FIRST_S = 1.0
 """At the beginning less, since a job that hangs early has none yet."""
+ENTRY_S, ENTRIES = 15e-6, 2000
+"""What an entry of a dump takes before that was measured, and how many a recorder holds as a rule."""
 LAST_BEAT_S, LAST_FRAMES_S = 10.0, 60.0
 """How long the end of a process waits for its beat, and for frames that are being looked up for somebody who asked."""
 
@@ -49,14 +51,16 @@ class Watch:
         self.recorder = Recorder(folder)
         self.name = f"{self.recorder.words.pid}.{self.recorder.words.start_ticks}"
         self.ask = -1
+        self.asked = select.poll()
         self.inode = 0
         self.stopped = False
         self.thread: threading.Thread | None = None
         self.aside: threading.Thread | None = None
         self.kept_ns = 0
-        self.keep_s, self.keep_next = KEEP_FIRST_S, 0.0
+        self.keep_s, self.keep_since, self.entry_s = KEEP_FIRST_S, 0.0, ENTRY_S
         self.stacks = -1
         self.hears_end = False
+        self.moves = False
         self.waiting: Waiting | None = None
 
     def begin(self) -> None:
@@ -71,6 +75,7 @@ class Watch:
         os.mkfifo(path, 0o600)
         self.ask = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.inode = os.fstat(self.ask).st_ino
+        self.asked.register(self.ask, select.POLLIN)
         self.offer_stacks()
         self.thread = threading.Thread(target=self.run, name="whichrank", daemon=True)
         self.thread.start()
@@ -118,16 +123,18 @@ class Watch:
         """Until the next beat: requests, and glances at whether the main thread waits once there is a group."""
         if self.recorder.words.phase != layout.JOINED or not self.recorder.words.enqueued:
             return self.wait(BEAT_S)
-        if self.waiting is None:
-            from whichrank.worker.waiting import Waiting
+        from whichrank.worker.waiting import Waiting, spread_s
 
-            self.waiting = Waiting()
-        until = time.monotonic() + BEAT_S
-        while not self.stopped and (left := until - time.monotonic()) > 0:
-            asked = self.wait(min(left, self.waiting.pause_s()))
-            if asked:
+        self.waiting = self.waiting or Waiting()
+        # Earlier now and then, never later: whoever looks at the words twice a second is to see all progress.
+        until = time.monotonic() + BEAT_S - spread_s() / 4
+        while not self.stopped:
+            pause, left = self.waiting.pause_s(), until - time.monotonic()
+            if pause > left or standing.dear:
+                return self.wait(max(0.0, left))
+            if asked := self.wait(pause):
                 return asked
-            self.waiting.glance(main, standing)
+            self.waiting.glance(main, standing.pending)
         return []
 
     def wait(self, limit_s: float) -> list[str]:
@@ -136,8 +143,7 @@ class Watch:
             time.sleep(limit_s)
             return []
         try:
-            ready, _, _ = select.select([self.ask], [], [], limit_s)
-            if not ready:
+            if not self.asked.poll(limit_s * 1000):
                 return []
             if os.fstat(self.ask).st_ino != self.inode:
                 raise OSError("not ours any more")
@@ -149,6 +155,8 @@ class Watch:
     def look(self, main: MainThread, standing: Standing) -> None:
         """Where the main thread is, and how far the collectives are."""
         now, before = time.time_ns(), self.recorder.words
+        if self.moves and self.moves_on(standing, now):
+            return
         changes = main.look(now)
         changes["flags"] |= before.flags & layout.BELOW
         if before.flags & layout.GUESSED:
@@ -165,14 +173,29 @@ class Watch:
             changes.setdefault("phase", layout.JOINED if changes.get("world", -1) != -1 else layout.IMPORTED)
             changes["steps"] = self.steps()
             if self.waiting is not None:
+                if not main.follows:
+                    place = changes.get("place", "").rpartition("/")[2][:100]
+                    self.waiting.count(place, inside=inside, pending=changes.get("pending", 0) > 0)
                 changes.update(self.waiting.told())
         if self.recorder.words.phase in (layout.FAILED, layout.ENDED):
             return  # the main thread has said its last meanwhile
         self.recorder.note(**changes)
+        self.moves = before.phase == layout.JOINED and self.recorder.words.changed_ns != before.changed_ns
         if self.recorder.words.changed_ns != before.changed_ns:
             main.forget(now)
-        if changes.get("enqueued") and time.monotonic() > self.keep_next:
-            self.keep()
+        if entries := min(changes.get("enqueued", 0), ENTRIES):
+            self.keep(entries)
+
+    def moves_on(self, standing: Standing, now: int) -> bool:
+        """Every second beat of a job that makes progress: its counters alone, unless they stand."""
+        self.moves = False
+        counts = standing.look(_ready("torch.distributed.distributed_c10d"), now, in_collective=True)
+        words = self.recorder.words
+        if not counts or (counts["enqueued"], counts["completed"]) == (words.enqueued, words.completed):
+            return False
+        if words.phase == layout.JOINED:  # the main thread may have said its last meanwhile
+            self.recorder.note(**counts)
+        return True
 
     def steps(self) -> int:
         """How often the optimizers have stepped, or what a trainer has marked; 0 with a torch that can't tell."""
@@ -185,15 +208,16 @@ class Watch:
 
         return max(steps.look(optimizer, compiler), MARKS.steps)
 
-    def keep(self) -> None:
-        """A dump in reserve, in case that nobody can be asked later."""
-        began = time.monotonic()
-        if self.recorder.words.changed_ns > self.kept_ns:
-            self.kept_ns = time.time_ns()
-            self.dump("kept", frames=False)
+    def keep(self, entries: int) -> None:
+        """A dump in reserve, in case that nobody can be asked later; only once the time for it has been earned."""
         now = time.monotonic()
-        self.keep_next = now + max(self.keep_s, (now - began) / KEEP_SHARE)
-        self.keep_s = min(2 * self.keep_s, KEEP_S)
+        if self.keep_since and now - self.keep_since < max(self.keep_s, entries * self.entry_s / KEEP_SHARE):
+            return
+        if self.recorder.words.changed_ns > self.kept_ns:
+            self.kept_ns, began = time.time_ns(), time.thread_time()
+            self.dump("kept", frames=False)
+            self.entry_s = (time.thread_time() - began) / entries
+        self.keep_since, self.keep_s = now, min(2 * self.keep_s, KEEP_S)
 
     def answer(self, request: str) -> None:
         """`quick:ID:PID` for stacks and a dump without frames, `full:ID:PID` for one with frames besides."""

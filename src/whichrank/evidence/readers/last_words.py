@@ -21,6 +21,8 @@ NAME = "last_words"
 _MOST = 64 << 20
 _BEFORE = ("started", "importing torch", "torch imported")
 _MOST_RANKS = 1 << 20
+_FRESH_NS = 3 * 10**9
+"""Who has been silent for longer than another one on its host is held or stopped, and may be elsewhere by now."""
 _INSIDE = re.compile(r"([a-z_]{1,40})(?: (from|to) (\d{1,7}))?(?: of ([\d,-]{1,64}))?$")
 
 
@@ -42,9 +44,16 @@ def read(item: Item) -> Reading:
         raise UnreadableError(f"{item.label}: no processes in it")
     host = content.get("host") if isinstance(content.get("host"), str) else None
     events: list[Event] = []
-    for index, row in enumerate(rows[:65_536]):
-        if isinstance(row, dict) and _whole(row, "rank", _MOST_RANKS) is not None:
-            events += _events(item.label, index, row, host)
+    ranks = [
+        (index, row)
+        for index, row in enumerate(rows[:65_536])
+        if isinstance(row, dict) and _whole(row, "rank", _MOST_RANKS) is not None
+    ]
+    fresh_ns = max((_whole(row, "heard_ns") or 0 for _, row in ranks), default=0) - _FRESH_NS
+    for index, row in ranks:
+        events += _events(item.label, index, row, host)
+        if row.get("alive") is True and (_whole(row, "heard_ns") or 0) >= fresh_ns:
+            events += _inside(item.label, index, row, host)
     launchers = content.get("launchers")
     for index, row in enumerate(launchers[:64] if isinstance(launchers, list) else []):
         if isinstance(row, dict):
@@ -83,17 +92,23 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
     if row.get("alive") is False and (how := _left(row, code, number)):
         ref = Ref(label, f"process {index}", f"rank {rank} (process {pid}) {how}", rank, host)
         found.append(ProcessLeft(ref=ref, time_ns=_whole(row, "ended_ns"), rank=rank, pid=pid, host=host))
-    inside = _INSIDE.match(str(row.get("in") or "")) if row.get("alive") is True else None
-    if inside is not None and (inside[3] or inside[4]):
-        place, step = str(row.get("place") or "?")[:200], _whole(row, "step")
-        quote = f"rank {rank} (process {pid}) is in {inside[0]}, at {place}" + (f", step {step}" if step else "")
-        ref = Ref(label, f"process {index}", quote, rank, host)
-        event = InOperation(ref=ref, time_ns=_whole(row, "heard_ns"), rank=rank, pid=pid, host=host, op=inside[1])
-        if inside[3]:
-            event.word, event.peer = inside[2], int(inside[3])
-        event.ranks, event.step = _members(inside[4]) if inside[4] else (), step
-        found.append(event)
     return found
+
+
+def _inside(label: str, index: int, row: dict[str, Any], host: str | None) -> list[Event]:
+    """The operation that it is in, where that has a peer, a root or a group of some ranks."""
+    inside = _INSIDE.match(str(row.get("in") or ""))
+    if inside is None or not (inside[3] or inside[4]):
+        return []
+    rank, pid, step = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid"), _whole(row, "step")
+    place = str(row.get("place") or "?")[:200]
+    quote = f"rank {rank} (process {pid}) is in {inside[0]}, at {place}" + (f", step {step}" if step else "")
+    ref = Ref(label, f"process {index}", quote, rank, host)
+    event = InOperation(ref=ref, time_ns=_whole(row, "heard_ns"), rank=rank, pid=pid, host=host, op=inside[1])
+    if inside[3]:
+        event.word, event.peer = inside[2], int(inside[3])
+    event.ranks, event.step = _members(inside[4]) if inside[4] else (), step
+    return [event]
 
 
 def _left(row: dict[str, Any], code: int | None, number: int | None) -> str:

@@ -91,15 +91,15 @@ def _judged(
 
         case.posted = posted_faults(item for item, _ in outcomes if item.job in ("", job))
         answer = conclude(case, sources, why=why, progress=progress) if case.posted else answer
-    if answer.verdict.cause == "unknown" and not case.has_dumps:
+    texts = [item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome)]
+    if answer.verdict.cause == "unknown" and texts and not case.has_dumps:
         from whichrank.flows.diagnose.unexplained import closest_causes
 
-        case.closest = closest_causes(item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome))
+        case.closest = closest_causes(texts)
         answer = conclude(case, sources, why=why, progress=progress) if case.closest else answer
-    if answer.verdict.category == "hang":
+    if answer.verdict.category == "hang" and texts:
         from whichrank.flows.diagnose.own_lines import own_lines
 
-        texts = (item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome))
         case.own_lines = own_lines(texts, case, answer.verdict)
         answer = conclude(case, sources, why=why, progress=progress) if case.own_lines else answer
     return case, with_views(case, answer) if views else answer

@@ -29,7 +29,7 @@ from whichrank.flows.diagnose.read_dumps import read_dumps
 from whichrank.model.contracts import Item, Reader, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Source
-from whichrank.records.trace import Trace
+from whichrank.records.of_kind import of_kind
 
 Progress = Callable[[str, int, int], None]
 Outcome = tuple[Item, "list[tuple[str, Reading]] | Failure"]
@@ -109,8 +109,9 @@ def _read_with(chosen: Sequence[Reader], item: Item) -> list[tuple[str, Reading]
 
 def _reduced(reading: Reading) -> Reading:
     """Profiles become summaries where they are read: megabytes need not travel between processes."""
-    if not any(isinstance(record, Trace) for record in reading.records):
+    if not of_kind(reading.records, "trace.Trace"):
         return reading
+    from whichrank.records.trace import Trace
     from whichrank.timeline.steps.reduce import reduced
 
     reading.records = [reduced(record) if isinstance(record, Trace) else record for record in reading.records]
@@ -156,7 +157,11 @@ def _readers_for(item: Item) -> list[Reader]:
 
 def is_prose(outcome: list[tuple[str, Reading]] | Failure) -> bool:
     """Whether readers of running text had something to read: a log or a ticket, not the state of a host."""
-    return not isinstance(outcome, Failure) and any(name in _of_text() for name, _ in outcome)
+    if isinstance(outcome, Failure):
+        return False
+    return any(
+        name != _first().NAME and name in _of_text() for name, _ in outcome
+    )  # no other reader is loaded for dumps
 
 
 @cache

@@ -27,18 +27,20 @@ one rank alone accuses nobody unless something says that the job hangs.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
-from whichrank.records import nccl
 from whichrank.records.events.communication import NcclError, PeerClosed
 from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, StoreError
 from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
-from whichrank.records.nccl import NcclProcess
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import stack_ref
 from whichrank.timeline.job_state.known_messages import stands_still
+
+if TYPE_CHECKING:
+    from whichrank.records import nccl
 
 CODE = "LNCH101"
 CAUSE = "missing-rank-at-init"
@@ -102,7 +104,7 @@ def _came_up(case: Case) -> bool:
     )
 
 
-def _had_met(case: Case, process: NcclProcess, init: nccl.CommInit) -> bool:
+def _had_met(case: Case, process: nccl.NcclProcess, init: nccl.CommInit) -> bool:
     """Whether a rank that began is known to be past the bootstrap, which ends when all ranks came."""
     if any(node.nranks == init.nranks for node in process.nodes):
         return True

@@ -21,7 +21,7 @@ FEWEST_SHORT = 4
 """Short blocks behind the warm-up of a job that has already ended."""
 STEPS = 20
 """Steps, or collectives where nobody counts steps, that every rank must have made in the window."""
-GLANCES = 7
+GLANCES = 4
 """Of every rank in a short block; a rank with fewer (it follows others under Join, or is held) says nothing."""
 LEAST, LEAST_SOON = 0.1, 0.15
 """Share of the time, over the whole window and over half of it: less is noise of arrivals, or not worth a word."""

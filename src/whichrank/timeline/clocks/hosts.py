@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from whichrank.records.events.base import Event
 from whichrank.records.events.launchers import NodeSilent
-from whichrank.records.host import HostClock
 from whichrank.timeline.clocks.collectives import Clock
+
+if TYPE_CHECKING:
+    from whichrank.records.host import HostClock
 
 # These are told by the clock that all others were measured against.
 _BY_THE_LEADER = (NodeSilent,)

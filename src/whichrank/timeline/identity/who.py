@@ -10,17 +10,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, ProcessExit
 from whichrank.records.events.startup import CommInit, GroupInit, NotJoined
-from whichrank.records.nccl import NcclProcess
 from whichrank.records.placement import Placement
-from whichrank.records.ras import RasReport
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.identity.runs import LARGEST_WORLD
+
+if TYPE_CHECKING:
+    from whichrank.records.nccl import NcclProcess
+    from whichrank.records.ras import RasReport
 
 # Processes that launch ranks; their stacks are no rank's.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")

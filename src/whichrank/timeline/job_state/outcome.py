@@ -21,10 +21,10 @@ from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, 
 from whichrank.records.events.run_state import AtWork, RunFinished
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
-from whichrank.records.ras import RasReport
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
+    from whichrank.records.ras import RasReport
     from whichrank.timeline.case import Case
 
 _FATAL: tuple[type[Event], ...] = (

@@ -22,9 +22,9 @@ from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.records.events.startup import CommInit, GroupInit, InitError, RendezvousError, StoreError
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
-from whichrank.records.nccl import NcclProcess, NcclWarning
 
 if TYPE_CHECKING:
+    from whichrank.records.nccl import NcclProcess, NcclWarning
     from whichrank.timeline.case import Case
 
 TOGETHER_NS = 10_000_000_000
