@@ -55,6 +55,17 @@ def sets(node: ast.AST, names: frozenset[str], constants: Constants | None = Non
         yield from _called(node, node.func, names, constants)
 
 
+def sets_by_name(node: ast.AST, names: frozenset[str]) -> bool:
+    """Whether a statement sets a variable whose name is computed: `os.environ[field.name] = …`."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    if isinstance(target, ast.Subscript):
+        return is_environ(target.value, names) and not isinstance(target.slice, ast.Constant)
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    return call.func.attr in {"setdefault", "update"} and is_environ(call.func.value, names) and bool(call.args)
+
+
 def _keyed(key: ast.expr, value: ast.expr, node: ast.AST, constants: Constants | None) -> Iterator[Pair]:
     """A literal key, or a name that stands for one."""
     if constants is not None and isinstance(key, ast.Name):

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 LIBRARIES = ("torch", "numpy", "random")
 _SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all", "init_seeds", "fix_seed"})
 
+_OF_ONE_GENERATOR = frozenset({"manual_seed", "seed"})
+"""Methods that seed the object that they are called on: `torch.Generator().manual_seed(0)`, `env.seed(0)`."""
+
 
 def seeds(module: Module) -> Iterator[str]:
     """The libraries whose generators a file seeds alike on all ranks; a helper of another library seeds all."""
@@ -26,7 +29,10 @@ def seeds(module: Module) -> Iterator[str]:
             if not names & rank_sources("attribute").keys() and "get_rank" not in names:
                 text = dotted(node.func)
                 library = library_of(resolve(module, text) if text else "")
-                yield from (library,) if library else LIBRARIES
+                if library:
+                    yield library
+                elif isinstance(node.func, ast.Name) or last_name(node.func) not in _OF_ONE_GENERATOR:
+                    yield from LIBRARIES
 
 
 def library_of(full: str) -> str:

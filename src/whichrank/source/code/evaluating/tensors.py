@@ -73,7 +73,7 @@ def _made(frame: Frame, made: Call) -> Value:
     shape = ", ".join(map(ast.unparse, made.node.args))[:80]
     tags = frozenset({f"dtype:{kind}" for kind in (_dtype(made),) if kind} | {f"shape:{shape}"})
     own = made.keywords.get("generator", UNKNOWN).taint
-    if made.name in _RANDOM and "torch" not in frame.analysis.seeded:
+    if made.name in _RANDOM and "torch" not in frame.analysis.seeded and "generator" not in made.keywords:
         own = union(own, frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))}))
     cast = _local_type(made)
     return Value(union(own, cast), length, tags, order=own if made.name == "randperm" else CLEAN, cast=cast)
