@@ -79,8 +79,8 @@ def _disagreements(analysis: Analysis) -> Iterator[Disagreement]:
 
 
 def _root(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
-    """A root that differs within the group: by rank in the default group."""
-    reasons = [o for o in analysis.resolve(noted.root.taint) if o.kind == "rank"]
+    """A root that differs within the default group: by rank, by chance, or by what this rank alone has."""
+    reasons = [o for o in analysis.resolve(noted.root.taint) if o.kind in {"rank", "random", "data", "host", "time"}]
     op = noted.op
     if not reasons or op.kind != "collective" or op.group:
         return

@@ -51,6 +51,8 @@ def tensor(frame: Frame, made: Call) -> Value | None:
         return _cast(made)
     if made.full in _FROM_DATA and made.args:
         return _from_data(made)
+    if made.full == "torch.from_numpy" and made.args:
+        return made.args[0]._replace(ranks=None, items=None)
     if made.name in _COUNTS:
         return _counted(frame, made)
     if made.full in _JOINED and made.args and (length := _filtered(made.args[0])):
@@ -99,10 +101,51 @@ def _from_data(made: Call) -> Value:
     """`torch.tensor(numbers)`: as long as what it is made of."""
     first, cast = made.args[0], _local_type(made)
     typed = made.full != "torch.tensor" or "dtype" in made.keywords  # else as its elements are
-    tags = {f"dtype:{kind}" for kind in (_dtype(made),) if kind} if typed else set()
+    kinds = {_dtype(made)} if typed else _element_types(first)
+    if len(kinds) > 1 and not cast:
+        cast = first.taint
+    tags = {f"dtype:{kind}" for kind in kinds if kind and len(kinds) == 1}
     if first.items and not any(item.items is not None for item in first.items):
         tags.add(f"shape:{len(first.items)}")
     return Value(union(first.taint, cast), first.length, frozenset(tags), cast=cast)
+
+
+def _element_types(value: Value) -> set[str]:
+    """The types of the tensors that `torch.tensor` makes of plain numbers: one, or another one on some ranks."""
+    if value.ranks is not None:
+        return {_of_number(each) for each in value.ranks}
+    return {type_of(value)}
+
+
+def _of_number(value: object) -> str:
+    if isinstance(value, list | tuple):
+        kinds = {_of_number(each) for each in value}
+        return "float32" if "float32" in kinds else kinds.pop() if len(kinds) == 1 else ""
+    if isinstance(value, bool):
+        return "bool"
+    return "int64" if isinstance(value, int) else "float32" if isinstance(value, float) else ""
+
+
+_NUMPY_FLOATS = frozenset({
+    "zeros", "ones", "empty", "linspace", "logspace", "quantile", "percentile", "rand", "randn", "random", "normal",
+    "uniform", "histogram_bin_edges",
+})  # fmt: skip
+
+
+def numpy_type(made: Call, value: Value) -> Value:
+    """What numpy makes is of 64 bits where nothing else is said; a tensor of it keeps the type."""
+    kind = ""
+    given = next((k.value for k in made.node.keywords if k.arg == "dtype"), None)
+    if made.name == "astype" and isinstance(made.node.func, ast.Attribute) and made.node.args:
+        given = made.node.args[0]
+    elif not made.full.startswith("numpy."):
+        return value
+    if given is not None:
+        kind = "float64" if last_name(given) == "float" else last_name(given)
+    elif made.name in _NUMPY_FLOATS:
+        kind = "float64"
+    tags = frozenset(tag for tag in value.tags if not tag.startswith(("dtype:", "cast:")))
+    return value._replace(tags=tags | {f"dtype:{kind}"} if kind else tags)
 
 
 def _counted(frame: Frame, made: Call) -> Value:
