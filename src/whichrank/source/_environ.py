@@ -78,14 +78,16 @@ def _resolved(node: ast.expr, constants: Constants | None) -> Iterator[Pair]:
 
 
 def _loop(node: ast.For, names: frozenset[str], constants: Constants) -> Iterator[Pair]:
-    """`for k, v in SETTINGS.items(): os.environ[k] = v`."""
+    """`for k, v in SETTINGS.items(): os.environ[k] = v`, or over the names alone, or over pairs."""
+    if set_in_loop(node, names) is None:
+        return
     method = node.iter.func if isinstance(node.iter, ast.Call) else None
-    if not isinstance(method, ast.Attribute) or method.attr != "items":
-        return
-    if not isinstance(node.target, ast.Tuple) or len(node.target.elts) != 2:
-        return
-    if set_in_loop(node, names) is not None:
-        yield from pairs(constants.resolve(method.value), constants)
+    named = isinstance(method, ast.Attribute) and method.attr in {"items", "keys"}
+    source = constants.resolve(method.value if isinstance(method, ast.Attribute) and named else node.iter)
+    yield from pairs(source, constants)
+    for each in source.elts if isinstance(source, ast.List | ast.Tuple) else ():
+        if isinstance(each, ast.Tuple) and len(each.elts) == 2:
+            yield from _keyed(each.elts[0], each.elts[1], each, constants)
 
 
 def set_in_loop(node: ast.For, names: frozenset[str]) -> ast.AST | None:

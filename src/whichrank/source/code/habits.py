@@ -114,10 +114,22 @@ def _over_epochs(loop: ast.For | ast.While) -> bool:
     )
     if "epoch" in head.lower():
         return True
+    if isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and _yields(loop):
+        return True
     if isinstance(loop, ast.For) and not (isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) in _COUNTS):
         return False
     inner = [node for node in walk(loop) if isinstance(node, ast.For) and node is not loop]
     return any(isinstance(n, ast.Call) and last_name(n.func) == "backward" for each in inner for n in walk(each))
+
+
+def _yields(loop: ast.While) -> bool:
+    """`while True: yield from loader`: the loader is gone through again and again."""
+    each = [
+        node for node in walk(loop) if isinstance(node, ast.For) and isinstance(node.iter, ast.Name | ast.Attribute)
+    ]
+    return any(isinstance(node, ast.YieldFrom) for node in walk(loop)) or any(
+        isinstance(node, ast.Yield) for inner in each for node in walk(inner)
+    )
 
 
 _COUNTS = frozenset({"range", "count", "trange"})

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.choices import CARRIED
+from whichrank.source.code.evaluating.names import TYPE
 from whichrank.source.code.evaluating.types import type_of
 from whichrank.source.code.index import last_name
 from whichrank.source.code.values import (
@@ -101,7 +102,7 @@ def _from_data(made: Call) -> Value:
     """`torch.tensor(numbers)`: as long as what it is made of."""
     first, cast = made.args[0], _local_type(made)
     typed = made.full != "torch.tensor" or "dtype" in made.keywords  # else as its elements are
-    kinds = {_dtype(made)} if typed else _element_types(first)
+    kinds = {_dtype(made)} if typed else _element_types(first, made.node.args[0] if made.node.args else None)
     if len(kinds) > 1 and not cast:
         cast = first.taint
     tags = {f"dtype:{kind}" for kind in kinds if kind and len(kinds) == 1}
@@ -110,11 +111,26 @@ def _from_data(made: Call) -> Value:
     return Value(union(first.taint, cast), first.length, frozenset(tags), cast=cast)
 
 
-def _element_types(value: Value) -> set[str]:
+def _element_types(value: Value, node: ast.expr | None) -> set[str]:
     """The types of the tensors that `torch.tensor` makes of plain numbers: one, or another one on some ranks."""
     if value.ranks is not None:
         return {_of_number(each) for each in value.ranks}
-    return {type_of(value)}
+    arms = [node.body, node.orelse] if isinstance(node, ast.IfExp) else [node]
+    found = {_as_written(arm) for arm in arms if arm is not None}
+    return {type_of(value)} if not found or "" in found else found
+
+
+def _as_written(node: ast.expr) -> str:
+    """The type of a number, or of a list of them, as far as the expression says."""
+    if isinstance(node, ast.List | ast.Tuple) and node.elts:
+        kinds = {_as_written(each) for each in node.elts}
+        return "float32" if "float32" in kinds else kinds.pop() if len(kinds) == 1 else ""
+    if isinstance(node, ast.Constant):
+        return _of_number(node.value)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return "float32"
+    called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    return {"float": "float32", "int": "int64", "len": "int64"}.get(called, "")
 
 
 def _of_number(value: object) -> str:
@@ -161,7 +177,8 @@ def _local_type(made: Call) -> Taint:
     """The type of a tensor as an argument, where it differs between ranks: `dtype = half if rank == 0 else float`."""
     given = [(last_name(node), value) for node, value in zip(made.node.args, made.args, strict=False)]
     given += [("dtype", value) for name, value in made.keywords.items() if name == "dtype"]
-    return next((value.taint for name, value in given if "dtype" in name and value.taint), CLEAN)
+    types = (value.taint for name, value in given if "dtype" in name or TYPE in value.tags)
+    return next((taint for taint in types if taint), CLEAN)
 
 
 def _may_be_type(node: ast.expr) -> bool:
