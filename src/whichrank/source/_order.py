@@ -316,10 +316,25 @@ class _Walk:
     def _method(self, owner: ast.expr, name: str) -> tuple[File, Function] | None:
         """The method of an object whose class is known."""
         kind = self.file.class_of(owner)
+        if kind == "super":
+            return self._inherited(name)
         if kind in self.file.classes:
             method = self.file.classes[kind].methods.get(name)
             return None if method is None else (self.file, method)
         return self.elsewhere(self.file.label, f"{kind}.{name}") if kind and self.elsewhere is not None else None
+
+    def _inherited(self, name: str) -> tuple[File, Function] | None:
+        """The method that `super()` means in the function that is being followed."""
+        owners = [
+            each for each in self.file.classes.values() if self.active[-1:] and self.active[-1] in each.methods.values()
+        ]
+        for base in (base for owner in owners for base in owner.node.bases):
+            if last_name(base) in self.file.classes:
+                found = self.file.classes[last_name(base)].methods.get(name)
+                return None if found is None else (self.file, found)
+            if self.elsewhere is not None and (there := self.elsewhere(self.file.label, f"{_dotted(base)}.{name}")):
+                return there
+        return None
 
     def _followed(self, node: ast.Call, file: File, function: Function, state: State) -> State:
         """What has happened after a call of a function of the program."""

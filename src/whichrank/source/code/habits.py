@@ -43,12 +43,24 @@ def habits(project: Project, called: frozenset[str]) -> Iterator[Habit]:
 
 
 def _calls(module: Module) -> dict[str, list[ast.Call]]:
+    """The calls of a file by name: other names of a function count as its own, and partials as calls."""
     calls: dict[str, list[ast.Call]] = {}
+    other_names = {
+        target.id: resolve(module, dotted(node.value))
+        for node in module.tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     for node in module.nodes:
         if isinstance(node, ast.Call):
             full = resolve(module, dotted(node.func)) if dotted(node.func) else ""
+            full = other_names.get(full, full)
             name = full.rpartition(".")[2] if isinstance(node.func, ast.Name) else last_name(node.func)
             calls.setdefault(name, []).append(node)
+            if name == "partial" and node.args:
+                made = ast.copy_location(ast.Call(node.args[0], node.args[1:], node.keywords), node)
+                calls.setdefault(last_name(node.args[0]), []).append(made)
     return calls
 
 

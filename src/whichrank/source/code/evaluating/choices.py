@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
@@ -81,9 +82,22 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
         if test.ranks is not None and _is_none(one) != _is_none(two) and merged.ranks is None:
             there = not _is_none(one)
             merged = merged._replace(ranks=tuple(PRESENT if bool(t) is there else None for t in test.ranks))
+        if merged.fields is not None:
+            merged = merged._replace(fields=_fields_by(test, one, two, merged.fields))
         if len(merged.holds) > 1:
             merged = _either_function(test, one, two, merged)
     return merged
+
+
+def _fields_by(test: Value, one: Value, two: Value, fields: Mapping[Any, Value]) -> Mapping[Any, Value]:
+    """Entries of a dictionary that one arm alone changed depend on the condition."""
+    before, after = one.fields or {}, two.fields or {}
+    return {
+        key: value
+        if before.get(key) is after.get(key)
+        else value._replace(taint=union(value.taint, test.taint), ranks=None)
+        for key, value in fields.items()
+    }
 
 
 def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Value:
