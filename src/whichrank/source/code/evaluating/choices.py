@@ -8,6 +8,7 @@ from typing import Any
 
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.ordering import other_order
+from whichrank.source.code.evaluating.types import type_of
 from whichrank.source.code.index import Function
 from whichrank.source.code.values import (
     CLEAN,
@@ -110,6 +111,9 @@ def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Valu
 
 def other_type(one: Value, two: Value) -> bool:
     """Whether the two are tensors of different types: one was cast and the other was not, or both are known."""
+    known = type_of(one), type_of(two)
+    if all(known):
+        return known[0] != known[1]
     for prefix in ("cast:", "dtype:"):
         kinds = [{tag for tag in value.tags if tag.startswith(prefix)} for value in (one, two)]
         if kinds[0] != kinds[1] and (prefix == "cast:" or (kinds[0] and kinds[1])):
