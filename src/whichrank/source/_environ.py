@@ -147,6 +147,13 @@ def named(key: ast.expr, value: ast.expr, node: ast.AST) -> Iterator[Pair]:
         yield key.value, value, node
 
 
+def _picked(holder: ast.expr, key: ast.expr) -> Iterator[ast.expr]:
+    """The dictionary that `PROFILES[name]` means, or all that it may be."""
+    for each, value in zip(holder.keys, holder.values, strict=True) if isinstance(holder, ast.Dict) else ():
+        if not isinstance(key, ast.Constant) or (isinstance(each, ast.Constant) and each.value == key.value):
+            yield value
+
+
 def pairs(node: ast.expr, constants: Constants | None = None, depth: int = 0) -> Iterator[Pair]:
     """What a dictionary holds, as a display, by `dict(…)`, or merged of several: `{**a, **b}`, `a | b`, `a or b`."""
     if depth > _DEEPEST:
@@ -163,6 +170,8 @@ def pairs(node: ast.expr, constants: Constants | None = None, depth: int = 0) ->
         inner = [*node.args, *(k.value for k in node.keywords if k.arg is None)]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         inner = [node.left, node.right]
+    elif isinstance(node, ast.Subscript):
+        inner = list(_picked(constants.resolve(node.value) if constants is not None else node.value, node.slice))
     elif isinstance(node, ast.BoolOp):
         inner = node.values
     elif isinstance(node, ast.IfExp):

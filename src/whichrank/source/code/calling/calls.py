@@ -18,7 +18,7 @@ from whichrank.source.code.evaluating.containers import groups_of, looked_up
 from whichrank.source.code.evaluating.expressions import AMOUNT, evaluate, mixed
 from whichrank.source.code.evaluating.names import ALIAS, WRAPPERS
 from whichrank.source.code.evaluating.tensors import numpy_type
-from whichrank.source.code.evaluating.types import of_types
+from whichrank.source.code.evaluating.types import RAGGED, of_types
 from whichrank.source.code.events import Enter, Event, Fork, Risk
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.values import (
@@ -281,6 +281,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
                 inside = [item for value in made.args for item in (value.items or (value,))]
             put = mixed(made.args)._replace(holds=functions_of(inside), kinds=objects_of(inside))
             marks = of_types(inside) | frozenset().union(*(groups_of(value) for value in inside))
+            if made.name == "append" and (longer := union(*(value.length for value in made.args))):
+                put, marks = put._replace(taint=union(put.taint, longer)), marks | {RAGGED}
             frame.put_into(made.node.func.value, put.tagged(*marks), grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.choices import CARRIED
 from whichrank.source.code.evaluating.names import TYPE
-from whichrank.source.code.evaluating.types import type_of
+from whichrank.source.code.evaluating.types import DTYPES, RAGGED, type_of
 from whichrank.source.code.index import last_name
 from whichrank.source.code.values import (
     CLEAN,
@@ -65,8 +65,9 @@ def tensor(frame: Frame, made: Call) -> Value | None:
 
 
 def _filtered(value: Value) -> Taint:
-    """Why a list is longer here than elsewhere: what this rank's own data let through."""
-    return frozenset(o for o in value.length if isinstance(o, Origin) and o.kind == "data")
+    """Why a list, or what it holds, is longer here than elsewhere: what this rank's own data let through."""
+    why = union(value.length, value.taint) if RAGGED in value.tags else value.length
+    return frozenset(o for o in why if isinstance(o, Origin) and o.kind == "data")
 
 
 def _made(frame: Frame, made: Call) -> Value:
@@ -85,7 +86,8 @@ def _made(frame: Frame, made: Call) -> Value:
 def _cast(made: Call) -> Value:
     """`x.half()`, `x.to(torch.float16)`, `x.to(device)`."""
     if cast := _local_type(made):
-        return made.receiver._replace(taint=union(made.receiver.taint, cast), cast=cast, ranks=None)
+        tags = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
+        return made.receiver._replace(taint=union(made.receiver.taint, cast), tags=tags, cast=cast, ranks=None)
     types = [_DTYPES[made.name]] if made.name in _DTYPES else []
     given = [*made.node.args, *(k.value for k in made.node.keywords)]
     names = (node.attr for node in given if isinstance(node, ast.Attribute))
@@ -193,12 +195,15 @@ def _dtype(made: Call) -> str:
     """The type that a call makes; empty where it follows another tensor or the number given."""
     for keyword in made.node.keywords:
         if keyword.arg == "dtype":
-            return _ALIASES.get(last_name(keyword.value), last_name(keyword.value))
+            name = _ALIASES.get(last_name(keyword.value), last_name(keyword.value))
+            return name if name in DTYPES else ""
     if made.name.endswith("_like"):
         return type_of(made.args[0])
     if made.name.startswith("new_"):
         return type_of(made.receiver)
-    if made.name == "full" or made.full == "torch.as_tensor":
+    if made.full == "torch.as_tensor":
+        return type_of(made.args[0])
+    if made.name == "full":
         return ""
     fractions = any(isinstance(n, ast.Constant) and isinstance(n.value, float) for n in made.node.args)
     return "int64" if made.name in _INTEGERS and not fractions else "float32"

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from whichrank.source.code.values import Value
 
+RAGGED = "ragged"
+"""Marks a list of tensors that are longer on some ranks than on others."""
 OF = "of "
 """Marks a list by the type of its tensors."""
 DTYPES = frozenset({
