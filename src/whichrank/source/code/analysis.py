@@ -136,6 +136,7 @@ class Analysis:
             self._read_all()
             if not self._new_functions(objects=number == 0):
                 break
+        self.known.update((key, join(values)) for key, values in self.gathering.items())  # for the reasons
 
     def _read_all(self) -> None:
         self.summaries.clear()
