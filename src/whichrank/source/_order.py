@@ -107,7 +107,7 @@ class OwnClass:
         for inner in self.node.body:
             if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.methods.setdefault(inner.name, inner)
-        targets = [n.target for n in self.node.body if isinstance(n, ast.AnnAssign)]
+        targets: list[ast.expr] = [n.target for n in self.node.body if isinstance(n, ast.AnnAssign)]
         targets += [target for n in self.node.body if isinstance(n, ast.Assign) for target in n.targets]
         self.fields = tuple(target.id for target in targets if isinstance(target, ast.Name))
 
