@@ -8,6 +8,7 @@ happened afterwards.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
@@ -80,6 +81,7 @@ _USES_CUDA = frozenset({
     "get_device_capability", "memory_allocated", "Stream", "Event", "current_stream",
 })  # fmt: skip
 _NEW_PROCESS = frozenset({"spawn", "start_processes", "Process", "Popen", "Pool"})
+_NAMES = re.compile(r"\b([A-Z][A-Z0-9_]+)=")
 STEP_LIMIT, CALL_DEPTH = 50_000, 12
 
 
@@ -157,6 +159,10 @@ class File:
         owners = {name for name, owner in self.classes.items() if function in owner.methods.values()}
         arguments = (*function.args.posonlyargs, *function.args.args)
         owners |= {last_name(a.annotation) for a in arguments if a.annotation is not None}
+        assigned = self.constants.assigned if self.constants is not None else {}
+        for text in (value for argument in arguments for value in assigned.get(argument.arg, ())):
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):  # "NCCL_DEBUG=INFO …"
+                yield from _NAMES.findall(text.value)
         for name in sorted(owners & self.classes.keys()):
             yield from self.classes[name].fields
             for node in walk(self.tree):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from whichrank.records.code import Habit
-from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
+from whichrank.source.code.index import Function, Module, Project, dotted, last_name, resolve
 from whichrank.source.code.paths.differences import place
 from whichrank.source.nodes import walk
 
@@ -101,11 +101,19 @@ def _is(node: ast.expr | None, value: object) -> bool:
 
 def _no_set_epoch(files: list[_File]) -> Iterator[Habit]:
     """A shuffling DistributedSampler gives the same order every epoch unless it is told the epoch."""
-    samplers = [(f.module, c) for f in files for c in f.calls.get("DistributedSampler", []) if _shuffles(c)]
+    names = {"DistributedSampler"} | {
+        owner.name
+        for file in files
+        for owner in file.module.classes.values()
+        if any(base.endswith(".DistributedSampler") for base in owner.bases)
+    }
+    calls = [(file.module, call) for file in files for name in names for call in file.calls.get(name, [])]
+    samplers = [(module, call) for module, call in calls if _shuffles(call)]
     if not samplers:
         return
+    passes = frozenset(each.name for file in files for each in file.module.everything if _passes(each))
     loops = [(f.module, n) for f in files for n in f.module.nodes if isinstance(n, ast.For | ast.While)]
-    epochs = [(module, loop) for module, loop in loops if _over_epochs(loop)]
+    epochs = [(module, loop) for module, loop in loops if _over_epochs(loop, passes)]
     if not epochs or any(_tells_itself(file.module) for file in files):
         return
     for module, call in samplers:
@@ -119,7 +127,17 @@ def _shuffles(call: ast.Call) -> bool:
     return not _is(_keyword(call, "shuffle", 3), False) and all(given.arg is not None for given in call.keywords)
 
 
-def _over_epochs(loop: ast.For | ast.While) -> bool:
+def _passes(function: Function) -> bool:
+    """Whether a function goes through the data once: it trains on what a loader gives."""
+    loops = [node for node in walk(function.node or ast.Pass()) if isinstance(node, ast.For)]
+    return any("load" in ast.unparse(loop.iter).lower() and _trains(loop) for loop in loops)
+
+
+def _trains(loop: ast.For) -> bool:
+    return any(isinstance(node, ast.Call) and last_name(node.func) == "backward" for node in walk(loop))
+
+
+def _over_epochs(loop: ast.For | ast.While, passes: frozenset[str]) -> bool:
     """A loop over epochs: by its words, or because it goes through a loop that trains again and again."""
     head = (
         f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}" if isinstance(loop, ast.For) else ast.unparse(loop.test)
@@ -130,8 +148,10 @@ def _over_epochs(loop: ast.For | ast.While) -> bool:
         return True
     if isinstance(loop, ast.For) and not (isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) in _COUNTS):
         return False
-    inner = [node for node in walk(loop) if isinstance(node, ast.For) and node is not loop]
-    return any(isinstance(n, ast.Call) and last_name(n.func) == "backward" for each in inner for n in walk(each))
+    nodes = walk(loop)
+    if any(isinstance(node, ast.Call) and last_name(node.func) in passes for node in nodes):
+        return True
+    return any(isinstance(node, ast.For) and node is not loop and _trains(node) for node in nodes)
 
 
 def _yields(loop: ast.While) -> bool:
