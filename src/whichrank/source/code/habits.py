@@ -24,6 +24,10 @@ def called_names(module: Module) -> Iterator[str]:
                 yield str(node.args[1].value)  # got here, called later
 
 
+_ONE_PROGRAM = 24
+"""More files that import each other than this are a library: what one of them does may be meant for another program."""
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     """A file with its calls by name."""
@@ -65,7 +69,7 @@ def _calls(module: Module) -> dict[str, list[ast.Call]]:
 
 
 def _connected(files: list[_File]) -> list[list[_File]]:
-    """Files that import each other, directly or through others, belong to one program."""
+    """Files that import each other, directly or through others, are one program; those of a library are many."""
     by_name = {file.module.name: file for file in files}
     linked: dict[str, set[str]] = {name: set() for name in by_name}
     for name, file in by_name.items():
@@ -83,7 +87,7 @@ def _connected(files: list[_File]) -> list[list[_File]]:
                 together.append(by_name[current])
                 todo += linked[current]
         if together:
-            found.append(together)
+            found += [together] if len(together) <= _ONE_PROGRAM else [[file] for file in together]
     return found
 
 

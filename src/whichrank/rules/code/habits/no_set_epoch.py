@@ -4,9 +4,10 @@ What it finds: a shuffling DistributedSampler in a program with epochs that neve
 
 Why it happens: the sampler shuffles by its seed and epoch; without set_epoch every epoch has the same order.
 
-How it decides: files that import each other have a DistributedSampler that shuffles and a loop that goes through the
-data again and again (over epochs, around a loop that trains, or `while True: yield from loader`), and nothing in the
-project calls set_epoch or sets the sampler's `epoch`.
+How it decides: the files of a program (up to 24 that import each other; else each file for itself) have a
+DistributedSampler that shuffles, or a class that derives from it, and a loop that goes through the data again and again
+(over epochs, around a loop or a function that trains, or `while True: yield from loader`), and nothing in the project
+calls set_epoch or sets the sampler's `epoch`.
 
 Example: `sampler = DistributedSampler(data)` and `for epoch in range(10):` without
 `sampler.set_epoch(epoch)`.
