@@ -4,8 +4,8 @@ What it finds: `new_group` or `new_subgroups` without `timeout` in a program tha
 
 Why it happens: new_group does not inherit it: the sub-group has the default (10 minutes on NCCL, 30 on Gloo).
 
-How it decides: both calls in files of one program (up to 24 that import each other); a `functools.partial` that holds the timeout counts, and
-so does `**options`.
+How it decides: both calls in files of one program (up to 24 that import each other); a `functools.partial` that holds
+the timeout counts, and so does `**options`.
 
 Example: `init_process_group(timeout=timedelta(hours=2))` and `new_group([0, 1])`.
 
