@@ -16,15 +16,18 @@ from whichrank.source.code.index import Class, Function, Module, Project, resolv
 from whichrank.source.code.index import dotted as dotted_name
 from whichrank.source.code.paths.differences import place
 
-_CONCERNS = re.compile(
-    r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=|init_process_group"
+_SETS = re.compile(
+    r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=|=\s*os\.environ\s*$"
 )
-"""Files that set variables, or make the process group."""
+_MAKES = re.compile(r"init_process_group|['\"]nccl['\"]")
+"""Files that make the process group, or name what it is made with."""
 
 
-def in_wrong_order(project: Project) -> Iterator[Habit]:
+def in_wrong_order(project: Project, called: frozenset[str]) -> Iterator[Habit]:
     """What each file that sets variables, or that calls one which does, sets too late; barriers before any device."""
-    setters = {name for name, module in project.modules.items() if any(map(_CONCERNS.search, module.lines))}
+    setters = {name for name, module in project.modules.items() if any(map(_SETS.search, module.lines))}
+    if {"init_process_group", "barrier", "set_device"} <= called:  # else the order says nothing about devices
+        setters |= {name for name, module in project.modules.items() if any(map(_MAKES.search, module.lines))}
     reading = _Reading(project)
     seen: set[tuple[str, int, str]] = set()
     for name, module in project.modules.items():

@@ -44,7 +44,7 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     case.disagreements += _disagreements(analysis)
     called = frozenset(name for module in project.modules.values() for name in called_names(module))
     case.habits += habits(project, called)
-    case.habits += in_wrong_order(project)
+    case.habits += in_wrong_order(project, called)
     case.habits += never_destroyed(analysis, called)
     case.habits += unseeded(project, called, analysis.seeded)
     case.habits += past_wrappers(analysis, called)
