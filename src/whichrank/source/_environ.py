@@ -55,6 +55,17 @@ def sets(node: ast.AST, names: frozenset[str], constants: Constants | None = Non
         yield from _called(node, node.func, names, constants)
 
 
+def sets_by_name(node: ast.AST, names: frozenset[str]) -> bool:
+    """Whether a statement sets a variable whose name is computed: `os.environ[field.name] = …`."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    if isinstance(target, ast.Subscript):
+        return is_environ(target.value, names) and not isinstance(target.slice, ast.Constant)
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    return call.func.attr in {"setdefault", "update"} and is_environ(call.func.value, names) and bool(call.args)
+
+
 def _keyed(key: ast.expr, value: ast.expr, node: ast.AST, constants: Constants | None) -> Iterator[Pair]:
     """A literal key, or a name that stands for one."""
     if constants is not None and isinstance(key, ast.Name):
@@ -67,14 +78,16 @@ def _resolved(node: ast.expr, constants: Constants | None) -> Iterator[Pair]:
 
 
 def _loop(node: ast.For, names: frozenset[str], constants: Constants) -> Iterator[Pair]:
-    """`for k, v in SETTINGS.items(): os.environ[k] = v`."""
+    """`for k, v in SETTINGS.items(): os.environ[k] = v`, or over the names alone, or over pairs."""
+    if set_in_loop(node, names) is None:
+        return
     method = node.iter.func if isinstance(node.iter, ast.Call) else None
-    if not isinstance(method, ast.Attribute) or method.attr != "items":
-        return
-    if not isinstance(node.target, ast.Tuple) or len(node.target.elts) != 2:
-        return
-    if set_in_loop(node, names) is not None:
-        yield from pairs(constants.resolve(method.value), constants)
+    named = isinstance(method, ast.Attribute) and method.attr in {"items", "keys"}
+    source = constants.resolve(method.value if isinstance(method, ast.Attribute) and named else node.iter)
+    yield from pairs(source, constants)
+    for each in source.elts if isinstance(source, ast.List | ast.Tuple) else ():
+        if isinstance(each, ast.Tuple) and len(each.elts) == 2:
+            yield from _keyed(each.elts[0], each.elts[1], each, constants)
 
 
 def set_in_loop(node: ast.For, names: frozenset[str]) -> ast.AST | None:
@@ -134,6 +147,13 @@ def named(key: ast.expr, value: ast.expr, node: ast.AST) -> Iterator[Pair]:
         yield key.value, value, node
 
 
+def _picked(holder: ast.expr, key: ast.expr) -> Iterator[ast.expr]:
+    """The dictionary that `PROFILES[name]` means, or all that it may be."""
+    for each, value in zip(holder.keys, holder.values, strict=True) if isinstance(holder, ast.Dict) else ():
+        if not isinstance(key, ast.Constant) or (isinstance(each, ast.Constant) and each.value == key.value):
+            yield value
+
+
 def pairs(node: ast.expr, constants: Constants | None = None, depth: int = 0) -> Iterator[Pair]:
     """What a dictionary holds, as a display, by `dict(…)`, or merged of several: `{**a, **b}`, `a | b`, `a or b`."""
     if depth > _DEEPEST:
@@ -150,6 +170,8 @@ def pairs(node: ast.expr, constants: Constants | None = None, depth: int = 0) ->
         inner = [*node.args, *(k.value for k in node.keywords if k.arg is None)]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         inner = [node.left, node.right]
+    elif isinstance(node, ast.Subscript):
+        inner = list(_picked(constants.resolve(node.value) if constants is not None else node.value, node.slice))
     elif isinstance(node, ast.BoolOp):
         inner = node.values
     elif isinstance(node, ast.IfExp):

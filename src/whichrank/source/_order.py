@@ -8,16 +8,18 @@ happened afterwards.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from whichrank.facts.environment import catalogue
 from whichrank.source._constants import Constants
-from whichrank.source._environ import set_in_loop, sets
+from whichrank.source._environ import set_in_loop, sets, sets_by_name
 from whichrank.source.nodes import walk
 
 IMPORT, GROUP, CUDA = "torch is imported", "the process group is made", "CUDA is in use"
+DEVICE = "a device is chosen"
 
 
 class Seen(NamedTuple):
@@ -79,6 +81,7 @@ _USES_CUDA = frozenset({
     "get_device_capability", "memory_allocated", "Stream", "Event", "current_stream",
 })  # fmt: skip
 _NEW_PROCESS = frozenset({"spawn", "start_processes", "Process", "Popen", "Pool"})
+_NAMES = re.compile(r"\b([A-Z][A-Z0-9_]+)=")
 STEP_LIMIT, CALL_DEPTH = 50_000, 12
 
 
@@ -95,6 +98,23 @@ class Found:
 
 
 @dataclass(slots=True)
+class OwnClass:
+    """A class of the program: its methods, and its fields by name."""
+
+    node: ast.ClassDef
+    methods: dict[str, Function] = field(default_factory=dict)
+    fields: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for inner in self.node.body:
+            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                self.methods.setdefault(inner.name, inner)
+        targets: list[ast.expr] = [n.target for n in self.node.body if isinstance(n, ast.AnnAssign)]
+        targets += [target for n in self.node.body if isinstance(n, ast.Assign) for target in n.targets]
+        self.fields = tuple(target.id for target in targets if isinstance(target, ast.Name))
+
+
+@dataclass(slots=True)
 class File:
     """A file that is followed: its functions, and what its names stand for."""
 
@@ -103,15 +123,51 @@ class File:
     constants: Constants | None = None
     label: str = ""
     functions: dict[str, Function] = field(default_factory=dict)
+    classes: dict[str, OwnClass] = field(default_factory=dict)
+    objects: dict[str, str] = field(default_factory=dict)
+    """Variables and attributes that hold an object, with the name of its class."""
 
     def __post_init__(self) -> None:
         for node in walk(self.tree) if not self.functions else ():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.functions.setdefault(node.name, node)
             elif isinstance(node, ast.ClassDef):
-                for inner in node.body:
-                    if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
-                        self.functions.setdefault(node.name, inner)
+                self.classes.setdefault(node.name, OwnClass(node))
+                if first := self.classes[node.name].methods.get("__init__"):
+                    self.functions.setdefault(node.name, first)
+            elif isinstance(node, ast.Assign):
+                self._held(node.targets[0], node.value)
+            elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+                self._held(node.optional_vars, node.context_expr)
+
+    def _held(self, target: ast.expr, value: ast.expr) -> None:
+        if (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Name)
+            and isinstance(target, ast.Name | ast.Attribute)
+        ):
+            self.objects[_dotted(target)] = value.func.id
+
+    def class_of(self, node: ast.expr) -> str:
+        """The class of the object that an expression is; empty where that is not known."""
+        if isinstance(node, ast.Call):
+            return node.func.id if isinstance(node.func, ast.Name) else ""
+        return self.objects.get(_dotted(node), "") if isinstance(node, ast.Name | ast.Attribute) else ""
+
+    def written_in(self, function: Function) -> Iterator[str]:
+        """Names that a method may put into the environment by loops over its object: fields, and what fills it."""
+        owners = {name for name, owner in self.classes.items() if function in owner.methods.values()}
+        arguments = (*function.args.posonlyargs, *function.args.args)
+        owners |= {last_name(a.annotation) for a in arguments if a.annotation is not None}
+        assigned = self.constants.assigned if self.constants is not None else {}
+        for text in (value for argument in arguments for value in assigned.get(argument.arg, ())):
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):  # "NCCL_DEBUG=INFO …"
+                yield from _NAMES.findall(text.value)
+        for name in sorted(owners & self.classes.keys()):
+            yield from self.classes[name].fields
+            for node in walk(self.tree):
+                if isinstance(node, ast.Call) and last_name(node.func) == name:
+                    yield from (keyword.arg for keyword in node.keywords if keyword.arg)
 
 
 Elsewhere: TypeAlias = Callable[[str, str], "tuple[File, Function] | None"]
@@ -127,6 +183,13 @@ def too_late(tree: ast.Module, environ: frozenset[str], constants: Constants | N
 
 def late_in(file: File, elsewhere: Elsewhere | None = None, known: Known | None = None) -> list[Found]:
     """Settings that come too late in a file, or in what it calls; functions that are known are not followed again."""
+    return followed(file, elsewhere, known)[0]
+
+
+def followed(
+    file: File, elsewhere: Elsewhere | None = None, known: Known | None = None
+) -> tuple[list[Found], list[tuple[Seen, Seen]]]:
+    """The same, and barriers that come before any device is chosen, each with what made the process group."""
     walk = _Walk(file, elsewhere, known if known is not None else {})
     end = walk.block(file.tree.body, {}) or {}
     # Functions that other files call run after this module's imports, and after nothing else that is known.
@@ -138,7 +201,7 @@ def late_in(file: File, elsewhere: Elsewhere | None = None, known: Known | None 
             walk.enter(function, dict(imported))
     for function, event in hooks.items():
         walk.enter(function, {**imported, GROUP: Seen(event, file.label)})
-    return sorted(walk.found.values(), key=lambda found: getattr(found.node, "lineno", 0))
+    return sorted(walk.found.values(), key=lambda found: getattr(found.node, "lineno", 0)), walk.barriers
 
 
 @dataclass(slots=True)
@@ -151,6 +214,8 @@ class _Walk:
     active: list[Function] = field(default_factory=list)
     returned: list[list[State]] = field(default_factory=list)
     found: dict[tuple[str, int, str], Found] = field(default_factory=dict)
+    barriers: list[tuple[Seen, Seen]] = field(default_factory=list)
+    """Barriers before any device is chosen, each with what made the process group."""
     starts_processes: bool = False
     steps: int = 0
 
@@ -183,6 +248,8 @@ class _Walk:
         if isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 state = self.expression(item.context_expr, state)
+                if found := self._method(item.context_expr, "__enter__"):
+                    state = self._followed(ast.Call(item.context_expr, [], []), *found, state)
             return self.block(node.body, state)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             return state
@@ -236,8 +303,14 @@ class _Walk:
         function, file = self.file.functions.get(name) if own else None, self.file
         if function is None and self.elsewhere is not None and (found := self.elsewhere(file.label, dotted)):
             file, function = found
-        if function is not None and function not in self.active and len(self.active) < CALL_DEPTH:
+        if function is None and isinstance(node.func, ast.Attribute) and (found := self._method(node.func.value, name)):
+            file, function = found
+        if function is not None:
             state = self._followed(node, file, function, state)
+        if name == "barrier" and GROUP in state and DEVICE not in state and _guesses_device(node, dotted):
+            self.barriers.append((Seen(node, self.file.label), state[GROUP]))
+        if _chooses_device(node, name, dotted):
+            state.setdefault(DEVICE, Seen(node, self.file.label))
         if name == "destroy_process_group":
             state.pop(GROUP, None)
         elif name in _MAKES_GROUP or _makes_group(dotted) or _is_collective(name, dotted):
@@ -246,8 +319,33 @@ class _Walk:
             state.setdefault(CUDA, Seen(node, self.file.label))
         return state
 
+    def _method(self, owner: ast.expr, name: str) -> tuple[File, Function] | None:
+        """The method of an object whose class is known."""
+        kind = self.file.class_of(owner)
+        if kind == "super":
+            return self._inherited(name)
+        if kind in self.file.classes:
+            method = self.file.classes[kind].methods.get(name)
+            return None if method is None else (self.file, method)
+        return self.elsewhere(self.file.label, f"{kind}.{name}") if kind and self.elsewhere is not None else None
+
+    def _inherited(self, name: str) -> tuple[File, Function] | None:
+        """The method that `super()` means in the function that is being followed."""
+        owners = [
+            each for each in self.file.classes.values() if self.active[-1:] and self.active[-1] in each.methods.values()
+        ]
+        for base in (base for owner in owners for base in owner.node.bases):
+            if last_name(base) in self.file.classes:
+                found = self.file.classes[last_name(base)].methods.get(name)
+                return None if found is None else (self.file, found)
+            if self.elsewhere is not None and (there := self.elsewhere(self.file.label, f"{_dotted(base)}.{name}")):
+                return there
+        return None
+
     def _followed(self, node: ast.Call, file: File, function: Function, state: State) -> State:
         """What has happened after a call of a function of the program."""
+        if function in self.active or len(self.active) >= CALL_DEPTH:
+            return state
         kept = self.file
         given = _given(node, function, kept.constants) if self._sets(function) else {}
         key = (function, frozenset(state))
@@ -279,7 +377,10 @@ class _Walk:
 
     def check(self, node: ast.AST, state: State) -> None:
         names = self.file.environ
-        for name, _value, place in sets(node, names, self.file.constants):
+        found = [(name, place) for name, _, place in sets(node, names, self.file.constants)]
+        if not found and self.active and sets_by_name(node, names):
+            found = [(name, node) for name in self.file.written_in(self.active[-1])]
+        for name, place in found:
             event = IMPORT if name in AT_IMPORT else CUDA if name in AT_CUDA else GROUP
             if event == CUDA and self.starts_processes:
                 continue
@@ -362,6 +463,18 @@ def _hooks(tree: ast.Module) -> Iterator[tuple[Function, ast.AST]]:
 
 def _is_collective(name: str, dotted: str) -> bool:
     return name in _COLLECTIVES and ("dist" in dotted.split(".")[:-1] or "distributed" in dotted)
+
+
+def _guesses_device(node: ast.Call, dotted: str) -> bool:
+    """A barrier of torch that is not told its device; one that is given a group may be on the CPU."""
+    given = node.args or any(keyword.arg in {"device_ids", "group", None} for keyword in node.keywords)
+    return not given and (_is_collective("barrier", dotted) or dotted == "barrier")
+
+
+def _chooses_device(node: ast.Call, name: str, dotted: str) -> bool:
+    if name == "init_process_group":
+        return any(keyword.arg in {"device_id", None} for keyword in node.keywords)
+    return name in {"set_device", "set_default_device"} or dotted.endswith("cuda.device")
 
 
 def _touches_cuda(node: ast.Call, name: str, dotted: str) -> bool:

@@ -19,7 +19,7 @@ from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.events import Event, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
-from whichrank.source.code.randomness import LIBRARIES, seeds
+from whichrank.source.code.randomness import seeds
 from whichrank.source.code.statements.leaving import how_it_ends, quits
 from whichrank.source.code.summaries import Later, Noted, Schedule, Summary
 from whichrank.source.code.unsure import Unsure
@@ -136,6 +136,7 @@ class Analysis:
             self._read_all()
             if not self._new_functions(objects=number == 0):
                 break
+        self.known.update((key, join(values)) for key, values in self.gathering.items())  # for the reasons
 
     def _read_all(self) -> None:
         self.summaries.clear()
@@ -183,8 +184,8 @@ class Analysis:
         """The libraries that get one seed on all ranks, through the helpers that set it."""
         alike: set[str] = set()
         for library, taint in self.seedings:
-            if not any(origin.kind in {"rank", "host"} for origin in self.resolve(taint)):
-                alike.update((library,) if library else LIBRARIES)
+            if not any(origin.kind in {"rank", "host", "time", "random"} for origin in self.resolve(taint)):
+                alike.add(library)
         return frozenset(alike)
 
     def _new_functions(self, *, objects: bool) -> bool:

@@ -93,15 +93,25 @@ class _SetEpoch(_Fix):
     def __init__(self, wanted: Wanted) -> None:
         super().__init__(wanted)
         self.sampler = ""
+        self.around: list[cst.FunctionDef] = []
+        self.known_in: list[cst.FunctionDef] = []
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self.around.append(node)
+
+    def leave_FunctionDef(self, _original: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        self.around.pop()
+        return updated_node
 
     def visit_Assign(self, node: cst.Assign) -> None:
         if self.line(node) == self.wanted.line and len(node.targets) == 1:
             target = node.targets[0].target
             if isinstance(target, cst.Name) and isinstance(node.value, cst.Call):
                 self.sampler = target.value if _last(node.value.func) == "DistributedSampler" else ""
+                self.known_in = list(self.around)
 
     def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
-        if not self.sampler or self.line(original_node) not in self.wanted.others:
+        if not self.sampler or self.line(original_node) not in self.wanted.others or self.around != self.known_in:
             return updated_node
         if not isinstance(updated_node.target, cst.Name) or not isinstance(updated_node.body, cst.IndentedBlock):
             return updated_node

@@ -13,7 +13,7 @@ from whichrank.source.code.calling.stopping import STOPS, stopped
 from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.evaluating.containers import EACH
 from whichrank.source.code.evaluating.expressions import evaluate
-from whichrank.source.code.evaluating.types import OF
+from whichrank.source.code.evaluating.types import OF, RAGGED
 from whichrank.source.code.events import (
     Event,
     Exit,
@@ -235,7 +235,7 @@ class Frame:
         elif text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
             often = union(*self.control, *self.loops, *self.skips, self.left) if grows else CLEAN
             if value.taint or often:
-                self.analysis.gather(self.owner, text[5:], Value(value.taint, often))
+                self.analysis.gather(self.owner, text[5:], Value(value.taint, often, value.tags & {RAGGED}))
         where = self.env if text in self.env else self.paths
         known = where.get(text)
         if known is None:
@@ -251,7 +251,7 @@ class Frame:
             self.fills[text] = union(self.fills.get(text, CLEAN), value.taint)
         length = union(known.length, *self.control, *self.loops, *self.skips) if grows else known.length
         if value.taint or length != known.length or grows:
-            marks = {tag for tag in value.tags if tag.startswith((EACH, OF))} if grows else set()
+            marks = {tag for tag in value.tags if tag.startswith((EACH, OF, RAGGED))} if grows else set()
             taint, tags = union(known.taint, value.taint), known.tags | marks
             where[text] = known._replace(taint=taint, length=length, tags=tags, ranks=None, items=None)
 

@@ -10,26 +10,38 @@ from whichrank.facts.environment import catalogue
 from whichrank.records.code import Habit
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names
-from whichrank.source._order import File, Found, Known, late_in
+from whichrank.source._order import File, Found, Known, Seen, followed
 from whichrank.source._order import Function as Node
 from whichrank.source.code.index import Class, Function, Module, Project, resolve
+from whichrank.source.code.index import dotted as dotted_name
 from whichrank.source.code.paths.differences import place
 
-_SETS = re.compile(r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=")
+_SETS = re.compile(
+    r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=|=\s*os\.environ\s*$"
+)
+_MAKES = re.compile(r"init_process_group|['\"]nccl['\"]")
+"""Files that make the process group, or name what it is made with."""
 
 
-def set_late(project: Project) -> Iterator[Habit]:
-    """What each file that sets variables, or that calls one which does, sets too late."""
+def in_wrong_order(project: Project, called: frozenset[str]) -> Iterator[Habit]:
+    """What each file that sets variables, or that calls one which does, sets too late; barriers before any device."""
     setters = {name for name, module in project.modules.items() if any(map(_SETS.search, module.lines))}
+    if {"init_process_group", "barrier", "set_device"} <= called:  # else the order says nothing about devices
+        setters |= {name for name, module in project.modules.items() if any(map(_MAKES.search, module.lines))}
     reading = _Reading(project)
     seen: set[tuple[str, int, str]] = set()
     for name, module in project.modules.items():
         if name not in setters and not any(_meant(project, full) in setters for full in module.imports.values()):
             continue
         try:
-            found = late_in(reading.file(module), reading.elsewhere, reading.known)
+            found, barriers = followed(reading.file(module), reading.elsewhere, reading.known)
         except RecursionError:
             continue
+        for barrier, made in barriers:
+            key = (barrier.label, getattr(barrier.node, "lineno", 1), "barrier")
+            if key not in seen and _on_nccl(made, reading.files[made.label].constants):
+                seen.add(key)
+                yield reading.too_early(barrier, made)
         for late in found:
             key = (late.label, getattr(late.node, "lineno", 1), late.name)
             if key not in seen and not _read_again(late.name):
@@ -87,12 +99,33 @@ class _Reading:
             return None
         return self.file(found.module), found.node
 
+    def too_early(self, barrier: Seen, made: Seen) -> Habit:
+        line, init = getattr(barrier.node, "lineno", 1), getattr(made.node, "lineno", 1)
+        said = "NCCL has to guess the device of this barrier: none is chosen before it"
+        return Habit(
+            "no device",
+            place(self.modules[barrier.label], line),
+            said,
+            (place(self.modules[made.label], init),),
+        )
+
     def habit(self, late: Found) -> Habit:
         line, event = getattr(late.node, "lineno", 1), getattr(late.event_node, "lineno", 1)
         where = f"on line {event}" if late.label == late.event_label else f"in {late.event_label}, line {event}"
         said = f"{late.name} is set too late: {late.event} {where}, before this line"
         read = place(self.modules[late.event_label], event)
         return Habit("set late", place(self.modules[late.label], line), said, (read,))
+
+
+def _on_nccl(made: Seen, constants: Constants | None) -> bool:
+    """Whether a call makes the process group with NCCL, as far as the file says."""
+    node = made.node
+    if not isinstance(node, ast.Call) or not dotted_name(node.func).endswith("init_process_group"):
+        return False
+    given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "backend")]
+    return any(isinstance(value, ast.Constant) and value.value == "nccl" for value in given) or any(
+        constants is not None and constants.text(value) == "nccl" for value in given
+    )
 
 
 def _is(target: ast.expr, name: str) -> bool:

@@ -10,7 +10,7 @@ from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.calling.past_wrapper import past_wrappers
 from whichrank.source.code.habits import called_names, habits
 from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
-from whichrank.source.code.late_settings import set_late
+from whichrank.source.code.late_settings import in_wrong_order
 from whichrank.source.code.paths import groups
 from whichrank.source.code.paths.differences import operation, place
 from whichrank.source.code.paths.pairings import pairings
@@ -43,9 +43,8 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     case = ProgramCase(partings, judge.disagreements, pairings(analysis), operations=analysis.operations)
     case.disagreements += _disagreements(analysis)
     called = frozenset(name for module in project.modules.values() for name in called_names(module))
-    for module in project.modules.values():
-        case.habits += habits(module, called)
-    case.habits += set_late(project)
+    case.habits += habits(project, called)
+    case.habits += in_wrong_order(project, called)
     case.habits += never_destroyed(analysis, called)
     case.habits += unseeded(project, called, analysis.seeded)
     case.habits += past_wrappers(analysis, called)
@@ -80,8 +79,8 @@ def _disagreements(analysis: Analysis) -> Iterator[Disagreement]:
 
 
 def _root(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
-    """A root that differs within the group: by rank in the default group."""
-    reasons = [o for o in analysis.resolve(noted.root.taint) if o.kind == "rank"]
+    """A root that differs within the default group: by rank, by chance, or by what this rank alone has."""
+    reasons = [o for o in analysis.resolve(noted.root.taint) if o.kind in {"rank", "random", "data", "host", "time"}]
     op = noted.op
     if not reasons or op.kind != "collective" or op.group:
         return

@@ -23,6 +23,7 @@ _ONE_NUMBER = frozenset({
 """What is computed of a gradient is no gradient."""
 _LAYERS = frozenset({"Linear", "Sequential", "Transformer"})
 _SWITCHES = frozenset({"requires_grad", "no_grad", "zero_grad", "enable_grad", "retain_grad"})
+_OF_MODELS = ("state_dict", "train", "eval", "named_parameters", "to", "cuda")
 _PASSES = 3
 
 
@@ -32,10 +33,25 @@ def unseeded(project: Project, called: frozenset[str], seeded: frozenset[str]) -
         return
     if not called & _AVERAGES or not any(_makes_model(project, module) for module in project.modules.values()):
         return
+    made = [place(module, line) for module in project.modules.values() for line in _models(module)][:1]
     for module in project.modules.values():
         if (line := next(_averaged(module), 0)) > 0:
             said = "gradients are averaged by hand, and nothing makes the ranks start from the same weights"
-            yield Habit("unseeded", place(module, line), said)
+            averaged = place(module, line)
+            yield Habit("unseeded", *((made[0], said, (averaged,)) if made else (averaged, said)))
+
+
+def _models(module: Module) -> Iterator[int]:
+    """The lines where a function makes a model: an object that it calls, or whose parameters it takes, too."""
+    for function in [*module.everything, *([module.body] if module.body is not None else [])]:
+        nodes = walk(function.node) if function.node is not None else _outside(function)
+        calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+        used = {dotted(func) for func in calls}
+        for node in nodes:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                name = dotted(node.targets[0])
+                if f"{name}.parameters" in used or (name in used and any(f"{name}.{of}" in used for of in _OF_MODELS)):
+                    yield node.lineno
 
 
 def _makes_model(project: Project, module: Module) -> bool:

@@ -4,14 +4,18 @@ What it finds: a shuffling DistributedSampler in a program with epochs that neve
 
 Why it happens: the sampler shuffles by its seed and epoch; without set_epoch every epoch has the same order.
 
-How it decides: the file has a loop over epochs, a DistributedSampler that shuffles, and no call of set_epoch.
+How it decides: the files of a program (up to 24 that import each other; else each file for itself) have a
+DistributedSampler that shuffles, or a class that derives from it, and a loop that goes through the data again and again
+(over epochs, around a loop or a function that trains, or `while True: yield from loader`), and nothing in the project
+calls set_epoch or sets the sampler's `epoch`.
 
 Example: `sampler = DistributedSampler(data)` and `for epoch in range(10):` without
 `sampler.set_epoch(epoch)`.
 
 Fix: call sampler.set_epoch(epoch) at the start of every epoch.
 
-Limits: only within one file. Trainers (Lightning, Accelerate) call it themselves.
+Limits: a sampler that gets `**options` is not judged. Lightning, Accelerate and transformers tell the epoch
+themselves: programs that import them are left alone.
 """
 
 from __future__ import annotations

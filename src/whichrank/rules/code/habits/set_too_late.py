@@ -5,13 +5,15 @@ was imported or CUDA was used.
 
 Why it happens: libraries read a variable once.
 
-How it decides: the statements are followed in the order in which they run, as `whichrank env lint` does.
+How it decides: the statements are followed in the order in which they run, as `whichrank env lint` does,
+through functions and methods of all files. Names that a method takes from the fields of its class
+(`for f in fields(self): os.environ[f.name] = …`) are known.
 
 Example: `os.environ['NCCL_DEBUG'] = 'INFO'` below `init_process_group`.
 
 Fix: set it before, best where the job is launched.
 
-Limits: calls into other files are not followed.
+Limits: names that are read from files or options are not known.
 """
 
 from __future__ import annotations

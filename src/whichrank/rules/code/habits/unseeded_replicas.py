@@ -6,7 +6,8 @@ Why it happens: each process draws other initial weights; averaging gradients ke
 nothing fails.
 
 How it decides: the program all-reduces gradients and neither seeds, nor broadcasts, nor wraps, nor loads
-weights.
+weights. A seed of the rank is no seed, nor is that of a generator (`torch.Generator().manual_seed(0)`): layers don't
+draw from it. The finding names the line that makes the model.
 
 Example: `dist.all_reduce(p.grad)` in a program without `torch.manual_seed`.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.source.code.calling.implicit import operator_method
 from whichrank.source.code.evaluating.expressions import AMOUNT, evaluate, mixed
+from whichrank.source.code.evaluating.names import ALIAS
 from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.events import Risk
 from whichrank.source.code.index import Function
@@ -129,6 +130,8 @@ def _next(frame: Frame, made: Call) -> Value:
 def _partial(frame: Frame, made: Call) -> Value:
     """functools.partial: the function, with what it was given already."""
     first = made.args[0] if made.args else UNKNOWN
+    if any(tag.startswith(ALIAS) for tag in first.tags):
+        return first._replace(items=tuple(made.args[1:]), fields=made.keywords).tagged("partial")
     if first.thing is None or "itself" not in first.tags:
         return UNKNOWN
     if isinstance(first.thing, Function):

@@ -17,7 +17,8 @@ from whichrank.source.code.evaluating.choices import CARRIED, PRESENT
 from whichrank.source.code.evaluating.containers import groups_of, looked_up
 from whichrank.source.code.evaluating.expressions import AMOUNT, evaluate, mixed
 from whichrank.source.code.evaluating.names import ALIAS, WRAPPERS
-from whichrank.source.code.evaluating.types import of_types
+from whichrank.source.code.evaluating.tensors import numpy_type
+from whichrank.source.code.evaluating.types import RAGGED, of_types
 from whichrank.source.code.events import Enter, Event, Fork, Risk
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.values import (
@@ -92,7 +93,7 @@ class Call(NamedTuple):
 def call(frame: Frame, node: ast.Call) -> Value:
     """Evaluate a call: its parts first, then what it does."""
     made = _parts(frame, node)
-    return passed_by(frame, made, _done(frame, made))
+    return passed_by(frame, made, numpy_type(made, _done(frame, made)))
 
 
 def _done(frame: Frame, made: Call) -> Value:
@@ -139,23 +140,35 @@ def _parts(frame: Frame, node: ast.Call) -> Call:
             name = full.rpartition(".")[2]  # imported under another name
         elif not text:
             receiver = evaluate(frame, func)
-    if alias := _alias(frame, func):
-        full, name, receiver_text = alias, alias.rpartition(".")[2], ""
     args = [evaluate(frame, argument) for argument in node.args]
     keywords = {k.arg or "**": evaluate(frame, k.value) for k in node.keywords}
+    if alias := _alias(frame, func):
+        full, known = alias
+        name, receiver_text = full.rpartition(".")[2], ""
+        if "partial" in known.tags:
+            args, keywords = [*(known.items or ()), *args], {**(known.fields or {}), **keywords}
+            node = _with_given(node, known)
     return Call(node, name, full, receiver, receiver_text, args, keywords)
 
 
-def _alias(frame: Frame, func: ast.expr) -> str:
+def _with_given(node: ast.Call, partial: Value) -> ast.Call:
+    """A call of a partial, with the arguments that were given before in their places."""
+    names = {keyword.arg for keyword in node.keywords}
+    given = [ast.keyword(name, ast.Name(name)) for name in (partial.fields or {}) if name not in names]
+    first: list[ast.expr] = [ast.Name(f"argument_{number}") for number, _ in enumerate(partial.items or ())]
+    return ast.copy_location(ast.Call(node.func, [*first, *node.args], [*given, *node.keywords]), node)
+
+
+def _alias(frame: Frame, func: ast.expr) -> tuple[str, Value] | None:
     """The function of a library that a variable stands for."""
     if isinstance(func, ast.Name):
         known = frame.lookup(func.id)
     elif isinstance(func, ast.Attribute) and dotted(func.value) == "self" and frame.owner is not None:
         known = frame.paths.get(dotted(func)) or frame.analysis.attribute(frame.owner, func.attr)
     else:
-        return ""
+        return None
     marks = [tag for tag in known.tags if tag.startswith(ALIAS)] if known is not None and known.tags else []
-    return marks[0][len(ALIAS) :] if len(marks) == 1 else ""
+    return (marks[0][len(ALIAS) :], known) if known is not None and len(marks) == 1 else None
 
 
 def _several(frame: Frame, made: Call) -> Value | None:
@@ -268,6 +281,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
                 inside = [item for value in made.args for item in (value.items or (value,))]
             put = mixed(made.args)._replace(holds=functions_of(inside), kinds=objects_of(inside))
             marks = of_types(inside) | frozenset().union(*(groups_of(value) for value in inside))
+            if made.name == "append" and (longer := union(*(value.length for value in made.args))):
+                put, marks = put._replace(taint=union(put.taint, longer)), marks | {RAGGED}
             frame.put_into(made.node.func.value, put.tagged(*marks), grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.ordering import other_order
+from whichrank.source.code.evaluating.types import type_of
 from whichrank.source.code.index import Function
 from whichrank.source.code.values import (
     CLEAN,
@@ -81,9 +83,22 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
         if test.ranks is not None and _is_none(one) != _is_none(two) and merged.ranks is None:
             there = not _is_none(one)
             merged = merged._replace(ranks=tuple(PRESENT if bool(t) is there else None for t in test.ranks))
+        if merged.fields is not None:
+            merged = merged._replace(fields=_fields_by(test, one, two, merged.fields))
         if len(merged.holds) > 1:
             merged = _either_function(test, one, two, merged)
     return merged
+
+
+def _fields_by(test: Value, one: Value, two: Value, fields: Mapping[Any, Value]) -> Mapping[Any, Value]:
+    """Entries of a dictionary that one arm alone changed depend on the condition."""
+    before, after = one.fields or {}, two.fields or {}
+    return {
+        key: value
+        if before.get(key) is after.get(key)
+        else value._replace(taint=union(value.taint, test.taint), ranks=None)
+        for key, value in fields.items()
+    }
 
 
 def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Value:
@@ -96,6 +111,9 @@ def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Valu
 
 def other_type(one: Value, two: Value) -> bool:
     """Whether the two are tensors of different types: one was cast and the other was not, or both are known."""
+    known = type_of(one), type_of(two)
+    if all(known):
+        return known[0] != known[1]
     for prefix in ("cast:", "dtype:"):
         kinds = [{tag for tag in value.tags if tag.startswith(prefix)} for value in (one, two)]
         if kinds[0] != kinds[1] and (prefix == "cast:" or (kinds[0] and kinds[1])):

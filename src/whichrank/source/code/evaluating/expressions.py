@@ -57,6 +57,8 @@ AMOUNT = "amount"
 """Marks a number that was taken from data: `lengths.max().item()`."""
 COLUMNS = "columns"
 """Marks a place in a shape that is not the first: a filter keeps fewer rows, not fewer columns."""
+_NUMBERS = {"int": "int64", "len": "int64", "float": "float32"}
+"""The types of tensors that are made of what these give."""
 _SMALL = 1 << 20
 _MOST_FIELDS = 40
 
@@ -220,7 +222,7 @@ def _slice(frame: Frame, base: Value, node: ast.Slice) -> Value:
     ends = [evaluate(frame, end) for end in (node.lower, node.upper, node.step) if end is not None]
     marks = union(*(end.taint for end in ends))
     length = CLEAN if equal_chunk(frame, node) else marks
-    tags = base.tags & (CARRIED | {"loader", "set"})
+    tags = base.tags & (CARRIED | {"loader", "set"}) | {tag for tag in base.tags if tag.startswith(("dtype:", "cast:"))}
     if node.step is not None and ast.unparse(node.step) == "-1":
         tags |= {REVERSED}
     return Value(union(base.taint, marks), union(base.length, length), tags, order=base.order)
@@ -309,6 +311,9 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
     tags = (value.tags & CARRIED) | ({"set"} if isinstance(node, ast.SetComp) else set())
     tags |= {f"{EACH}{tag}" for tag in value.tags & WRAPPERS if "itself" not in value.tags}
     tags |= of_types([value]) | groups_of(value)
+    elt = parts[-1]
+    if isinstance(elt, ast.Call) and isinstance(elt.func, ast.Name) and elt.func.id in _NUMBERS:
+        tags |= {f"dtype:{_NUMBERS[elt.func.id]}"}
     own = value.taint if isinstance(node, ast.GeneratorExp) and _says_kind(node.elt) else union(value.taint, taint)
     return Value(union(own, length), length, frozenset(tags), holds=functions)
 

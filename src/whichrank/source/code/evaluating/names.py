@@ -10,6 +10,7 @@ from whichrank.source.code.calling import implicit
 from whichrank.source.code.calling.sources import is_setting, rank_value, setting_name
 from whichrank.source.code.evaluating.choices import CARRIED
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
+from whichrank.source.code.evaluating.types import DTYPES
 from whichrank.source.code.index import Class, Function, Module, dotted, resolve
 from whichrank.source.code.paths.groups import SIZE_NAME, WORLD_GROUP, is_world
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, constant, union
@@ -35,6 +36,8 @@ _COLLECTED = frozenset({
     "_update_count", "detection_scores", "detection_labels", "groundtruth_labels", "num_samples", "count",
 })  # fmt: skip
 """States of torchmetrics: each rank has its own until compute() gathers them."""
+TYPE = "a type"
+"""Marks `torch.float16` and the like."""
 ALIAS = "alias:"
 """Marks a variable that stands for a function of a library: `reduce = dist.all_reduce`."""
 
@@ -59,6 +62,8 @@ def reference(frame: Frame, text: str) -> Value:
     head, _, last = full.rpartition(".")
     if last in collectives() and head.startswith("torch.distributed"):
         return Value(tags=frozenset({f"{ALIAS}{full}"}))
+    if head == "torch" and last in DTYPES:
+        return Value(tags=frozenset({TYPE}))
     module = frame.analysis.project.modules.get(head)
     if isinstance(module, Module) and module is not frame.function.module:
         return frame.analysis.global_value(module, last) or UNKNOWN

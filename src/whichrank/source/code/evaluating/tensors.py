@@ -6,7 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.choices import CARRIED
-from whichrank.source.code.evaluating.types import type_of
+from whichrank.source.code.evaluating.names import TYPE
+from whichrank.source.code.evaluating.types import DTYPES, RAGGED, type_of
 from whichrank.source.code.index import last_name
 from whichrank.source.code.values import (
     CLEAN,
@@ -51,6 +52,8 @@ def tensor(frame: Frame, made: Call) -> Value | None:
         return _cast(made)
     if made.full in _FROM_DATA and made.args:
         return _from_data(made)
+    if made.full == "torch.from_numpy" and made.args:
+        return made.args[0]._replace(ranks=None, items=None)
     if made.name in _COUNTS:
         return _counted(frame, made)
     if made.full in _JOINED and made.args and (length := _filtered(made.args[0])):
@@ -62,8 +65,9 @@ def tensor(frame: Frame, made: Call) -> Value | None:
 
 
 def _filtered(value: Value) -> Taint:
-    """Why a list is longer here than elsewhere: what this rank's own data let through."""
-    return frozenset(o for o in value.length if isinstance(o, Origin) and o.kind == "data")
+    """Why a list, or what it holds, is longer here than elsewhere: what this rank's own data let through."""
+    why = union(value.length, value.taint) if RAGGED in value.tags else value.length
+    return frozenset(o for o in why if isinstance(o, Origin) and o.kind == "data")
 
 
 def _made(frame: Frame, made: Call) -> Value:
@@ -73,7 +77,7 @@ def _made(frame: Frame, made: Call) -> Value:
     shape = ", ".join(map(ast.unparse, made.node.args))[:80]
     tags = frozenset({f"dtype:{kind}" for kind in (_dtype(made),) if kind} | {f"shape:{shape}"})
     own = made.keywords.get("generator", UNKNOWN).taint
-    if made.name in _RANDOM and "torch" not in frame.analysis.seeded:
+    if made.name in _RANDOM and "torch" not in frame.analysis.seeded and "generator" not in made.keywords:
         own = union(own, frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))}))
     cast = _local_type(made)
     return Value(union(own, cast), length, tags, order=own if made.name == "randperm" else CLEAN, cast=cast)
@@ -82,7 +86,8 @@ def _made(frame: Frame, made: Call) -> Value:
 def _cast(made: Call) -> Value:
     """`x.half()`, `x.to(torch.float16)`, `x.to(device)`."""
     if cast := _local_type(made):
-        return made.receiver._replace(taint=union(made.receiver.taint, cast), cast=cast, ranks=None)
+        tags = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
+        return made.receiver._replace(taint=union(made.receiver.taint, cast), tags=tags, cast=cast, ranks=None)
     types = [_DTYPES[made.name]] if made.name in _DTYPES else []
     given = [*made.node.args, *(k.value for k in made.node.keywords)]
     names = (node.attr for node in given if isinstance(node, ast.Attribute))
@@ -99,10 +104,66 @@ def _from_data(made: Call) -> Value:
     """`torch.tensor(numbers)`: as long as what it is made of."""
     first, cast = made.args[0], _local_type(made)
     typed = made.full != "torch.tensor" or "dtype" in made.keywords  # else as its elements are
-    tags = {f"dtype:{kind}" for kind in (_dtype(made),) if kind} if typed else set()
+    kinds = {_dtype(made)} if typed else _element_types(first, made.node.args[0] if made.node.args else None)
+    if len(kinds) > 1 and not cast:
+        cast = first.taint
+    tags = {f"dtype:{kind}" for kind in kinds if kind and len(kinds) == 1}
     if first.items and not any(item.items is not None for item in first.items):
         tags.add(f"shape:{len(first.items)}")
     return Value(union(first.taint, cast), first.length, frozenset(tags), cast=cast)
+
+
+def _element_types(value: Value, node: ast.expr | None) -> set[str]:
+    """The types of the tensors that `torch.tensor` makes of plain numbers: one, or another one on some ranks."""
+    if value.ranks is not None:
+        return {_of_number(each) for each in value.ranks}
+    arms = [node.body, node.orelse] if isinstance(node, ast.IfExp) else [node]
+    found = {_as_written(arm) for arm in arms if arm is not None}
+    return {type_of(value)} if not found or "" in found else found
+
+
+def _as_written(node: ast.expr) -> str:
+    """The type of a number, or of a list of them, as far as the expression says."""
+    if isinstance(node, ast.List | ast.Tuple) and node.elts:
+        kinds = {_as_written(each) for each in node.elts}
+        return "float32" if "float32" in kinds else kinds.pop() if len(kinds) == 1 else ""
+    if isinstance(node, ast.Constant):
+        return _of_number(node.value)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return "float32"
+    called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    return {"float": "float32", "int": "int64", "len": "int64"}.get(called, "")
+
+
+def _of_number(value: object) -> str:
+    if isinstance(value, list | tuple):
+        kinds = {_of_number(each) for each in value}
+        return "float32" if "float32" in kinds else kinds.pop() if len(kinds) == 1 else ""
+    if isinstance(value, bool):
+        return "bool"
+    return "int64" if isinstance(value, int) else "float32" if isinstance(value, float) else ""
+
+
+_NUMPY_FLOATS = frozenset({
+    "zeros", "ones", "empty", "linspace", "logspace", "quantile", "percentile", "rand", "randn", "random", "normal",
+    "uniform", "histogram_bin_edges",
+})  # fmt: skip
+
+
+def numpy_type(made: Call, value: Value) -> Value:
+    """What numpy makes is of 64 bits where nothing else is said; a tensor of it keeps the type."""
+    kind = ""
+    given = next((k.value for k in made.node.keywords if k.arg == "dtype"), None)
+    if made.name == "astype" and isinstance(made.node.func, ast.Attribute) and made.node.args:
+        given = made.node.args[0]
+    elif not made.full.startswith("numpy."):
+        return value
+    if given is not None:
+        kind = "float64" if last_name(given) == "float" else last_name(given)
+    elif made.name in _NUMPY_FLOATS:
+        kind = "float64"
+    tags = frozenset(tag for tag in value.tags if not tag.startswith(("dtype:", "cast:")))
+    return value._replace(tags=tags | {f"dtype:{kind}"} if kind else tags)
 
 
 def _counted(frame: Frame, made: Call) -> Value:
@@ -118,7 +179,8 @@ def _local_type(made: Call) -> Taint:
     """The type of a tensor as an argument, where it differs between ranks: `dtype = half if rank == 0 else float`."""
     given = [(last_name(node), value) for node, value in zip(made.node.args, made.args, strict=False)]
     given += [("dtype", value) for name, value in made.keywords.items() if name == "dtype"]
-    return next((value.taint for name, value in given if "dtype" in name and value.taint), CLEAN)
+    types = (value.taint for name, value in given if "dtype" in name or TYPE in value.tags)
+    return next((taint for taint in types if taint), CLEAN)
 
 
 def _may_be_type(node: ast.expr) -> bool:
@@ -133,12 +195,15 @@ def _dtype(made: Call) -> str:
     """The type that a call makes; empty where it follows another tensor or the number given."""
     for keyword in made.node.keywords:
         if keyword.arg == "dtype":
-            return _ALIASES.get(last_name(keyword.value), last_name(keyword.value))
+            name = _ALIASES.get(last_name(keyword.value), last_name(keyword.value))
+            return name if name in DTYPES else ""
     if made.name.endswith("_like"):
         return type_of(made.args[0])
     if made.name.startswith("new_"):
         return type_of(made.receiver)
-    if made.name == "full" or made.full == "torch.as_tensor":
+    if made.full == "torch.as_tensor":
+        return type_of(made.args[0])
+    if made.name == "full":
         return ""
     fractions = any(isinstance(n, ast.Constant) and isinstance(n.value, float) for n in made.node.args)
     return "int64" if made.name in _INTEGERS and not fractions else "float32"

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from whichrank.source.code.values import Value
 
+RAGGED = "ragged"
+"""Marks a list of tensors that are longer on some ranks than on others."""
 OF = "of "
 """Marks a list by the type of its tensors."""
-_KNOWN = frozenset({
+DTYPES = frozenset({
     "float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
 })  # fmt: skip
 _SAME = {"half": "float16", "float": "float32", "double": "float64", "long": "int64", "int": "int32", "short": "int16"}
@@ -30,7 +32,7 @@ def type_of(value: Value) -> str:
     """The type of a tensor, or of those in a list; empty where it is not known for certain."""
     named = {tag.removeprefix(OF) for tag in value.tags if tag.removeprefix(OF).startswith(("dtype:", "cast:"))}
     names = {_SAME.get(name, name) for name in (tag.partition(":")[2] for tag in named)}
-    return names.pop() if len(names) == 1 and names <= _KNOWN else ""
+    return names.pop() if len(names) == 1 and names <= DTYPES else ""
 
 
 def of_types(values: Iterable[Value]) -> frozenset[str]:

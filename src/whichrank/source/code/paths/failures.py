@@ -27,6 +27,7 @@ from whichrank.source.code.paths.sequences import Step, keys
 from whichrank.source.code.values import (
     Origin,
     Value,
+    differs,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def judge_attempt(judge: Judge, event: Attempt, after: Rest, paired: frozenset[i
             continue
         caught = judge.sequences.of(handler.body)
         names = {step.op.name for step in body}
-        fallback = bool(body) and _after_risk(judge, event.body)[0] is None
+        fallback = bool(body) and _after_risk(judge, event.body, handler.types)[0] is None
         if caught and not fallback and not any(step.op.name in names for step in caught):
             reason = Origin("exception", "only a rank that failed gets here", *judge.at(handler.line))
             judge.add("except", [reason], handler.line, "", caught, [])
@@ -71,7 +72,8 @@ def _left(judge: Judge, event: Attempt, handler: Handler, caught: list[Step], af
     """A rank that failed goes on elsewhere, and misses what the others do after the attempt."""
     ways = exits(handler.body)
     kind = ending(handler.body) if ending(handler.body) != "raise" else next((w for w in _LEAVING if w in ways), None)
-    risk = next((found for each in event.body if (found := _risk(judge, each)) is not None), None)
+    found = (_risk(judge, each, handler.types) for each in event.body)
+    risk = next((each for each in found if each is not None), None)
     if risk is None or kind not in {"return", "break", "continue", "exit"}:
         return
     skipped = [step for step in judge.skipped_behind(after, kind) if not far(step)]
@@ -80,7 +82,7 @@ def _left(judge: Judge, event: Attempt, handler: Handler, caught: list[Step], af
 
 
 def _swallowed(judge: Judge, event: Attempt, handler: Handler, caught: list[Step], repeated: bool) -> bool:
-    risk, skipped = _after_risk(judge, event.body, event.orelse)
+    risk, skipped = _after_risk(judge, event.body, handler.types, event.orelse)
     if risk is None and handler.types and set(handler.types) <= OWN_FAILURES:
         risk, skipped = _called_before(judge, event.body)
     if risk is None and repeated:
@@ -91,13 +93,15 @@ def _swallowed(judge: Judge, event: Attempt, handler: Handler, caught: list[Step
     return True
 
 
-def _after_risk(judge: Judge, events: list[Event], then: list[Event] | None = None) -> tuple[Origin | None, list[Step]]:
-    """What may fail on one rank alone, and the operations behind it."""
+def _after_risk(
+    judge: Judge, events: list[Event], caught: tuple[str, ...], then: list[Event] | None = None
+) -> tuple[Origin | None, list[Step]]:
+    """What may fail on one rank alone, in a way that is caught, and the operations behind it."""
     for number, event in enumerate(events):
-        risk = _risk(judge, event)
+        risk = _risk(judge, event, caught)
         behind = events[number + 1 :]
         if risk is not None:
-            own = _behind_inside(judge, event)
+            own = _behind_inside(judge, event, caught)
             steps = [*own, *judge.sequences.of([*behind, *(then or ())])]
             if steps:
                 return risk, steps
@@ -126,11 +130,11 @@ def _called_before(judge: Judge, events: list[Event]) -> tuple[Origin | None, li
     return None, []
 
 
-def _behind_inside(judge: Judge, event: Event) -> list[Step]:
+def _behind_inside(judge: Judge, event: Event, caught: tuple[str, ...]) -> list[Step]:
     if isinstance(event, Fork | Loop | First | Attempt):
         arms = [event.then, event.other] if isinstance(event, Fork) else [event.body]
         for block in arms:
-            risk, steps = _after_risk(judge, block)
+            risk, steps = _after_risk(judge, block, caught)
             if risk is not None:
                 return steps
         return judge.sequences.of([event]) if isinstance(event, Loop) else []
@@ -139,14 +143,14 @@ def _behind_inside(judge: Judge, event: Event) -> list[Step]:
     return []
 
 
-def _risk(judge: Judge, event: Event) -> Origin | None:
+def _risk(judge: Judge, event: Event, caught: tuple[str, ...]) -> Origin | None:
     if isinstance(event, Risk):
-        return event.origin
+        return event.origin if _catches(caught, event) else None
     if isinstance(event, Op) and event.name == "forward":
         return Origin(
             "exception", "a forward pass may run out of memory on one rank", event.function.module.label, event.line
         )
-    if isinstance(event, Enter) and _raises(judge.analysis, event):
+    if isinstance(event, Enter) and _raises(judge.analysis, event, caught):
         what = f"{event.function.name}() may raise on one rank alone"
         return Origin("exception", what, event.caller.module.label, event.line)
     if isinstance(event, Enter) and any(_local(value) for value in event.arguments.values()):
@@ -154,19 +158,52 @@ def _risk(judge: Judge, event: Event) -> Origin | None:
         return Origin("exception", what, event.caller.module.label, event.line)
     for block in blocks(event):
         for inner in block:
-            if (risk := _risk(judge, inner)) is not None:
+            if (risk := _risk(judge, inner, caught)) is not None:
                 return risk
     return None
 
 
-def _raises(analysis: Analysis, call: Enter) -> bool:
+_READS = ("open()", "read_text()", "read_bytes()", "urlopen()", "loads()", "int()", "float()", "next()")
+
+
+def _catches(caught: tuple[str, ...], risk: Risk) -> bool:
+    """Whether a handler gets what reading raises: an OSError or a ValueError is no RuntimeError."""
+    return not (caught and set(caught) <= {"RuntimeError"} and risk.origin.what.startswith(_READS))
+
+
+def _raises(analysis: Analysis, call: Enter, caught: tuple[str, ...]) -> bool:
     """Whether a call may raise on one rank alone: it reads something, or raises for what it is given."""
     events = analysis.summary(call.function).events
-    if any(isinstance(event, Risk) for event in events):
+    if any(isinstance(event, Risk) and _catches(caught, event) for event in events):
         return True
     given = any(name not in {"self", "cls"} for name in call.arguments)
     own = call.function.owner is not None  # what an object holds may be this rank's
-    return (given or own) and "raise" in exits(events)
+    if (given or own) and _may_raise(events):
+        return True
+    called = [event for event in events if isinstance(event, Enter) and event.function is not call.function]
+    return any(_raises_for_itself(analysis, each.function) for each in called)
+
+
+def _may_raise(events: list[Event]) -> bool:
+    """Whether these events may end in an error that the ranks have not agreed on."""
+    agreed = False
+    for event in events:
+        same = isinstance(event, Fork) and not event.test.taint
+        if "raise" in exits([event]) and not (agreed and same):
+            return True
+        agreed = agreed or isinstance(event, Op)
+    return False
+
+
+def _raises_for_itself(analysis: Analysis, function: Function) -> bool:
+    """Whether a function raises on a condition that surely differs between ranks."""
+    return any(
+        isinstance(event, Fork)
+        and "raise" in exits([event])
+        and differs(event.test)
+        and bool(analysis.resolve(event.test.taint))
+        for event in analysis.summary(function).events
+    )
 
 
 def _reads(analysis: Analysis, function: Function, depth: int) -> Risk | None:

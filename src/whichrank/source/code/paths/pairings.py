@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from whichrank.records.code import Pairing
 from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.evaluating.neighbours import neighbour
-from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op
+from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op, exits
 from whichrank.source.code.index import Function
 from whichrank.source.code.paths.differences import operation
 from whichrank.source.code.values import WORLD, differs
@@ -96,12 +96,51 @@ class _Player:
             for number, rank in enumerate(ranks):
                 self._follow(self.analysis.summary(function).events, number, rank.todo, 0)
         except UnknownPathError:
-            return None
+            return self._all_alike(function) if not self.callers[function] else None
         while _progress(ranks):
             pass
         result = _stuck(ranks)
         guessed = any(neighbour(op.peer, 0) is not None for rank in ranks for op, _ in rank.todo)
         return None if guessed and result is not None and result.shape != "cycle" else result
+
+    def _all_alike(self, root: Function) -> Pairing | None:
+        """Where all ranks begin with the same blocking half, nobody does the other one, whoever the peers are."""
+        first: list[Op] = []
+        if not self._program(root) or not self._alike(self.analysis.summary(root).events, first, 0):
+            return None
+        here = next((op for op in first if op.kind in P2P), None)
+        if here is None or here.kind not in {"send", "recv"} or here.group:
+            return None
+        wanted = "recv" if here.kind == "send" else "send"
+        other = next((op for op in first if op.kind == wanted and not op.group), None)
+        if other is None:
+            return None
+        said = f"every rank waits in {here.name} first, and none of them comes to its {other.name}"
+        return Pairing("cycle", operation(here), (operation(other),), said)
+
+    def _program(self, root: Function) -> bool:
+        """Whether a function is a run: the body of a file, or what makes the process group."""
+        events = _flat(self.analysis.summary(root).events)
+        return root.node is None or any(isinstance(e, Op) and e.name == "init_process_group" for e in events)
+
+    def _alike(self, events: list[Event], ops: list[Op], depth: int) -> bool:
+        """Collect what all ranks do in the same order; False where that can't be told."""
+        for event in events:
+            if isinstance(event, Op):
+                ops.append(event)
+            elif isinstance(event, Leave):
+                return depth > 0
+            elif isinstance(event, Enter) and event.function in self.reach:
+                if depth > DEEPEST or not self._alike(self.analysis.summary(event.function).events, ops, depth + 1):
+                    return False
+            elif isinstance(event, Loop | First | Attempt) and self._reaches(event.body):
+                if isinstance(event, First) or not self._alike(event.body, ops, depth):
+                    return False
+            elif isinstance(event, Fork) and (self._reaches([event]) or exits([event]) - {"raise"}):
+                way = _one_way(event)
+                if way is None or not self._alike(way, ops, depth):
+                    return False
+        return True
 
     def _follow(self, events: list[Event], rank: int, todo: list[tuple[Op, int]], depth: int) -> bool:
         """What this rank does, in order; True where it leaves the function."""
@@ -139,6 +178,14 @@ class _Player:
         if differs(event.test) and self.analysis.resolve(event.test.taint):
             raise UnknownPathError
         return self._follow(event.then if one else event.other, rank, todo, depth) and not two
+
+
+def _one_way(event: Fork) -> list[Event] | None:
+    """The arm that all ranks of a run take, where that is known."""
+    if event.text.startswith("__name__"):
+        return event.then
+    truths = {bool(each) for each in event.test.ranks} if event.test.ranks is not None else set()
+    return None if len(truths) != 1 else event.then if truths == {True} else event.other
 
 
 def _take(op: Op, rank: int, todo: list[tuple[Op, int]]) -> None:

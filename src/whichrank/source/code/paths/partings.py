@@ -184,9 +184,10 @@ class Judge:
             self.add("branch", reasons, event.line, event.text, *made, test_value=event.test)
         elif keys(here) != keys(there):
             self.add(shape, reasons, event.line, event.text, here, there, test_value=event.test)
-        elif not left:
+        else:
             self._details(reasons, here, there)
-            self._maybe(event, after, reasons)
+            if not left:
+                self._maybe(event, after, reasons)
 
     def _skipped_step(self, event: Fork, reasons: list[Origin]) -> None:
         """Lightning skips backward where training_step returns nothing."""

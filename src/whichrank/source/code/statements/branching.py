@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from whichrank.source.code.calling import implicit
 from whichrank.source.code.evaluating.expressions import evaluate
 from whichrank.source.code.events import (
-    Event,
     Exit,
     Fork,
     exits,
@@ -88,30 +87,68 @@ def _given(frame: Frame, test: ast.expr) -> tuple[tuple[str, bool], ...]:
 
 
 def match_statement(frame: Frame, node: ast.Match) -> bool:
-    subject = evaluate(frame, node.subject)
-    arms: list[list[Event]] = []
-    envs: list[dict[str, Value]] = []
+    """The cases as a chain of branches; the last one is the rest where one of them always fits."""
+    return _cases(frame, evaluate(frame, node.subject), node.cases, [])
+
+
+def _cases(frame: Frame, subject: Value, cases: list[ast.match_case], seen: list[ast.pattern]) -> bool:
+    if not cases:
+        return False
+    case, rest = cases[0], cases[1:]
     before = dict(frame.env)
-    for case in node.cases:
-        frame.env = dict(before)
-        events, _ = frame.inside(case.body)
-        arms.append(events)
-        envs.append(frame.env)
-    frame.env = before
-    for env in envs:
-        frame.env = merged(Value(subject.taint), env, frame.env, "")
-    other: list[Event] = []
-    for events, case in zip(reversed(arms), reversed(node.cases), strict=True):
-        other = [
-            Fork(_matches(subject, case.pattern), ast.unparse(case.pattern)[:80], case.body[0].lineno, events, other)
-        ]
-    if any(arms):
-        frame.out += other
-    return False
+    if isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None and case.pattern.name:
+        frame.env[case.pattern.name] = subject
+    if case.guard is None and _always(case.pattern, seen):
+        return frame.block(case.body)
+    test = _matches(subject, case.pattern)
+    if case.guard is not None:
+        guard = frame.aside(case.guard)[1]
+        test = guard if _always(case.pattern, seen) else Value(union(test.taint, guard.taint))
+    split = differs(test)
+    if split:
+        frame.splits += 1
+        frame.control.append(test.taint)
+    then, ended = frame.inside(case.body)
+    env, frame.env = frame.env, before
+    kept, frame.out = frame.out, []
+    if split and ended:
+        frame.control.pop()
+        _parted(frame, test.taint, exits(then))
+    other_ended = _cases(frame, subject, rest, [*seen, case.pattern])
+    other, frame.out = frame.out, kept
+    if split and not ended:
+        frame.control.pop()
+    if then or other:
+        frame.emit(Fork(test, ast.unparse(case.pattern)[:80], case.body[0].lineno, then, other))
+    if ended != other_ended:
+        frame.env = frame.env if ended else env
+    else:
+        frame.env = merged(test, env, frame.env, "")
+    return ended and other_ended
+
+
+def _always(pattern: ast.pattern, seen: list[ast.pattern]) -> bool:
+    """`case _`, `case name`, and `case False` after `case True`."""
+    if isinstance(pattern, ast.MatchAs):
+        return pattern.pattern is None
+    both = {each.value for each in [*seen, pattern] if isinstance(each, ast.MatchSingleton)}
+    return isinstance(pattern, ast.MatchSingleton) and both == {True, False} and None not in both
 
 
 def _matches(subject: Value, pattern: ast.pattern) -> Value:
-    """Whether a pattern fits, rank by rank where it is a plain constant."""
-    if isinstance(pattern, ast.MatchValue) and isinstance(pattern.value, ast.Constant) and subject.ranks is not None:
-        return Value(subject.taint, ranks=tuple(each == pattern.value.value for each in subject.ranks))
-    return Value(subject.taint)
+    """Whether a pattern fits, rank by rank where it is a plain constant, or one of several."""
+    parts = pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]
+    values = [_constant(part) for part in parts]
+    if subject.ranks is None or None in values:
+        return Value(subject.taint)
+    return Value(
+        subject.taint, ranks=tuple(any(each == value[0] for value in values if value) for each in subject.ranks)
+    )
+
+
+def _constant(pattern: ast.pattern) -> tuple[object] | None:
+    if isinstance(pattern, ast.MatchSingleton):
+        return (pattern.value,)
+    if isinstance(pattern, ast.MatchValue) and isinstance(pattern.value, ast.Constant):
+        return (pattern.value.value,)
+    return None
