@@ -3,7 +3,7 @@
 import pytest
 
 from whichrank.records.settings import UNKNOWN
-from whichrank.source.make_text import expand
+from whichrank.source.formats.make_text import expand
 
 VALUES = {"VARS": "A=1 B=2", "IMAGE": "lab/x:1", "EMPTY": ""}
 

@@ -20,18 +20,18 @@ SIZE_LIMIT = 8 * 1024 * 1024
 # Kind -> the module that reads it and its function, imported only when there is something of that kind.
 KINDS = {
     "shell": "shell.read",
-    "dockerfile": "dockerfile.read",
-    "manifest": "manifest.read",
-    "json": "manifest.read_json",
+    "dockerfile": "formats.dockerfile.read",
+    "manifest": "formats.manifest.read",
+    "json": "formats.manifest.read_json",
     "python": "program.read",
-    "systemd": "systemd.read",
-    "makefile": "makefile.read",
-    "justfile": "justfile.read",
-    "fish": "fish.read",
-    "htcondor": "condor.read",
-    "nomad": "nomad.read",
-    "toml": "toml_tree.read",
-    "env-file": "env_file.read",
+    "systemd": "formats.systemd.read",
+    "makefile": "formats.makefile.read",
+    "justfile": "formats.justfile.read",
+    "fish": "formats.fish.read",
+    "htcondor": "formats.condor.read",
+    "nomad": "formats.nomad.read",
+    "toml": "formats.toml_tree.read",
+    "env-file": "formats.env_file.read",
     "nccl.conf": "conf.read",
     "environment": "captured.read",
 }
@@ -154,7 +154,7 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
     chosen = kind or kind_of(label, text)
     if not chosen:
         return _unread(label)
-    module, _, function = KINDS[chosen].partition(".")
+    module, _, function = KINDS[chosen].rpartition(".")
     reader = getattr(import_module(f"whichrank.source.{module}"), function)
     text = text if chosen == "environment" else text.replace("\r\n", "\n")
     try:

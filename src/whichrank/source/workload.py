@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
-from whichrank.source.yaml_tree import Node
 
 PRODUCTION = re.compile(r"(?:^|[-_./])prod(?:uction)?(?:[-_./]|$)", re.IGNORECASE)
 _STAGE = re.compile(r"(?:[\w.-]+/)?(?:env|environment|stage|tier|deployment)", re.IGNORECASE)

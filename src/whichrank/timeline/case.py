@@ -62,10 +62,10 @@ if TYPE_CHECKING:
     from whichrank.records.host import HostClock
     from whichrank.records.nccl import CommCalls, NcclProcess
     from whichrank.records.outline import Loop
+    from whichrank.records.profiles.step_parts import StepParts
     from whichrank.records.rank_values import RankValues
     from whichrank.records.ras import RasReport
     from whichrank.records.second_looks import ClosestCause, OwnLine, PostedFault
-    from whichrank.records.step_parts import StepParts
     from whichrank.records.trial import Complaint, Trial
     from whichrank.timeline.guard.compare import Comparison
     from whichrank.timeline.job_state.activity import Activity

@@ -15,7 +15,7 @@ from whichrank.evidence.trace_files import pieces
 from whichrank.facts.collective_names import operation
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
-from whichrank.records.trace import COMMUNICATION, Collective, Lane, Spans, Trace
+from whichrank.records.profiles.trace import COMMUNICATION, Collective, Lane, Spans, Trace
 
 NAME = "nccl_inspector"
 MOST_LINES = 5_000_000

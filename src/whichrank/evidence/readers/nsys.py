@@ -14,7 +14,7 @@ import numpy as np
 from whichrank.evidence.readers.kineto import kinds, rank_of_name
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
-from whichrank.records.trace import COMPUTE, MARK, MEMORY, RUNTIME, Lane, Spans, Trace
+from whichrank.records.profiles.trace import COMPUTE, MARK, MEMORY, RUNTIME, Lane, Spans, Trace
 
 NAME = "nsys"
 MOST_ROWS = 12_000_000

@@ -13,7 +13,7 @@ from whichrank.evidence.text.prefixes import Clock, listen
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
-from whichrank.records.step_parts import StepParts
+from whichrank.records.profiles.step_parts import StepParts
 
 NAME = "step_parts"
 BESIDE = True

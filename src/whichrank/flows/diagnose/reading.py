@@ -111,7 +111,7 @@ def _reduced(reading: Reading) -> Reading:
     """Profiles become summaries where they are read: megabytes need not travel between processes."""
     if not of_kind(reading.records, "trace.Trace"):
         return reading
-    from whichrank.records.trace import Trace
+    from whichrank.records.profiles.trace import Trace
     from whichrank.timeline.steps.reduce import reduced
 
     reading.records = [reduced(record) if isinstance(record, Trace) else record for record in reading.records]

@@ -20,6 +20,8 @@ _WORDS = (
     "missing", "inconsist",
 )  # fmt: skip
 _SHAPES = re.compile(r"time.?out|no(?<!\wno)t?\b")
+_FRAME = re.compile(r'(?:\[[^\]]{1,40}\]:?)?\s{0,40}(?:File "|#\d{1,4} |[\^~]{3})')
+"""A frame of a stack: where, not what."""
 _NUMBERS = re.compile(r"\d+")
 _LARGEST = 1 << 17
 """Of a longer file the beginning is read."""
@@ -70,7 +72,7 @@ def new_lines(texts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, int, st
         for number, line in enumerate(data[:_LARGEST].decode("utf-8", "replace").split("\n"), 1):
             text = line[:_LONGEST]
             shape = _NUMBERS.sub("0", text[:200])
-            if shape in seen or not text.strip():
+            if shape in seen or not text.strip() or _FRAME.match(text):
                 continue
             seen.add(shape)
             yield label, number, text

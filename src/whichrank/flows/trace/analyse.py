@@ -16,8 +16,8 @@ from whichrank.model.errors import UnreadableError, UsageError
 from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.model.step_report import StepReport
-from whichrank.records.steps import RankSteps
-from whichrank.records.trace import Trace
+from whichrank.records.profiles.steps import RankSteps
+from whichrank.records.profiles.trace import Trace
 from whichrank.timeline.steps.analysis import STATES, Profiled, Steps, together
 from whichrank.timeline.steps.reduce import reduced
 

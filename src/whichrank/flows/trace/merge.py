@@ -14,7 +14,7 @@ from whichrank.flows.trace.analyse import reader_of
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError, UsageError
 from whichrank.model.step_report import RankShares, StepReport
-from whichrank.records.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, Spans, Trace
+from whichrank.records.profiles.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, Spans, Trace
 from whichrank.report.steps.perfetto import Process, Slice, Track, render
 
 MOST_SLICES = 1_500_000

@@ -30,7 +30,7 @@ import numpy as np
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
-from whichrank.records.steps import LOADER
+from whichrank.records.profiles.steps import LOADER
 from whichrank.timeline.steps.intervals import median
 
 if TYPE_CHECKING:

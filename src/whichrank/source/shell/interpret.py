@@ -329,12 +329,8 @@ class Interpreter:
         before = env.variables.get(name)
         if raw.startswith("("):
             items, keys = array(raw, word.line)
-<<<<<<< HEAD
-            items = items if keys else self.elements(items, name, env)
-=======
             if not keys:
-                items = tuple(filled for item in items for filled in self.filled(item, env))
->>>>>>> envlint
+                items = tuple(filled for item in items for filled in self.filled(item, name, env))[:MOST_FIELDS]
             if plus and before is not None and before.value.items is not None:
                 items = (*before.value.items, *items)
             env.variables[name] = Variable(Value("", items=items, keys=keys, line=word.line), False)
@@ -351,27 +347,19 @@ class Interpreter:
             value = value._replace(text=text + value.text)
         self.assign(name, value, word.line, env, sure=sure, exported=exported)
 
-<<<<<<< HEAD
-    def elements(self, items: tuple[Word, ...], name: str, env: Environment) -> tuple[Word, ...]:
-        """Those of an array, with the elements of other arrays and its own old ones (`A=("${A[@]}" b)`) put in now."""
-        lookup = self.lookup(env)
-        made: list[Word] = []
-        for item in items:
-            named = [part.text for part in pieces(item.raw) if part.kind == "variable"]
-            if name in named or any((value := lookup(n)) is not None and value.items is not None for n in named):
-                made += [Word(shlex.quote(field.text), item.line) for field in fields(item, lookup)]
-            else:
-                made.append(item)
-        return tuple(made[:MOST_FIELDS])
-=======
-    def filled(self, item: Word, env: Environment) -> list[Word]:
-        """An element of an array with the variables of this moment put in, where they are known."""
+    def filled(self, item: Word, array_name: str, env: Environment) -> list[Word]:
+        """An element of an array with the variables of this moment put in, where they are known.
+
+        The elements of other arrays, and its own old ones (`A=("${A[@]}" b)`), are put in at any rate."""
         if "$" not in item.raw:
             return [item]
-        found = fields(item, self.lookup(env))
-        if any(not field.known or "'" in field.text for field in found):
+        lookup = self.lookup(env)
+        found = fields(item, lookup)
+        named = [part.text for part in pieces(item.raw) if part.kind == "variable"]
+        arrays = [name for name in named if (value := lookup(name)) is not None and value.items is not None]
+        if not arrays and array_name not in named and any(not f.known or "'" in f.text for f in found):
             return [item]
-        return [Word(f"'{field.text}'", field.line) for field in found]
+        return [Word(shlex.quote(field.text), field.line) for field in found]
 
     def differs(self, name: str, raw: str, line: int) -> None:
         """Remember a value that is another one in each task or on each host."""
@@ -385,7 +373,6 @@ class Interpreter:
             self.hostnames[name] = line
         elif self.on_every_host and fitting.is_random(raw):
             self.randoms[name] = line
->>>>>>> envlint
 
     def element(self, name: str, index: str, item: Word, env: Environment) -> None:
         before = env.variables.get(name)

@@ -9,7 +9,7 @@ import numpy as np
 
 from whichrank.facts.bandwidths import bus_factor
 from whichrank.model.step_report import Advice, CollectiveShare
-from whichrank.records.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
+from whichrank.records.profiles.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
 from whichrank.timeline.steps import replay
 from whichrank.timeline.steps.buckets import Small, small_buckets
 from whichrank.timeline.steps.collectives import payload

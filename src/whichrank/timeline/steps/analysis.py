@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from whichrank.model.step_report import Advice, Bucket, CollectiveShare, RankDrawing, RankShares, Straggler
-from whichrank.records.steps import EXPOSED, IDLE_REASONS, RankSteps
-from whichrank.records.trace import Bytes, Longs
+from whichrank.records.profiles.steps import EXPOSED, IDLE_REASONS, RankSteps
+from whichrank.records.profiles.trace import Bytes, Longs
 from whichrank.timeline.steps import collectives
 from whichrank.timeline.steps.advice import Scene, advise
 from whichrank.timeline.steps.buckets import buckets_of

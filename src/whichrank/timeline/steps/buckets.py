@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whichrank.model.step_report import Bucket
-from whichrank.records.steps import RankSteps
+from whichrank.records.profiles.steps import RankSteps
 from whichrank.timeline.steps.collectives import payload
 from whichrank.timeline.steps.intervals import median
 from whichrank.timeline.steps.matching import Matched

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whichrank.records.steps import ARRIVE, OTHER, SYNCHRONISING, WAIT, WORKING, Links
-from whichrank.records.trace import Longs, Trace
+from whichrank.records.profiles.steps import ARRIVE, OTHER, SYNCHRONISING, WAIT, WORKING, Links
+from whichrank.records.profiles.trace import Longs, Trace
 from whichrank.timeline.steps.intervals import Cover, gaps
 from whichrank.timeline.steps.work import REASONS, Work
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from whichrank.facts.bandwidths import bus_factor, expected
 from whichrank.model.step_report import CollectiveShare
-from whichrank.records.trace import Collective, Longs
+from whichrank.records.profiles.trace import Collective, Longs
 from whichrank.timeline.steps.intervals import distinct, median
 from whichrank.timeline.steps.matching import Matched
 

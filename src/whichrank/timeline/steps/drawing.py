@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whichrank.records.steps import COMPUTES, EXPOSED, IDLES, MOVES, OTHER, OVERLAPS, Map
+from whichrank.records.profiles.steps import COMPUTES, EXPOSED, IDLES, MOVES, OTHER, OVERLAPS, Map
 from whichrank.timeline.steps.intervals import Cover, gaps
 from whichrank.timeline.steps.work import Work
 

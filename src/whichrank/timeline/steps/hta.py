@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whichrank.records.trace import MARK, Flags, Longs, Trace
+from whichrank.records.profiles.trace import MARK, Flags, Longs, Trace
 from whichrank.timeline.steps.intervals import among, union
 
 _COMMUNICATION = re.compile(r"^nccl.*Kernel")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.records.trace import Flags, Floats, Longs
+from whichrank.records.profiles.trace import Flags, Floats, Longs
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from whichrank.records.steps import RankSteps
-from whichrank.records.trace import Collective, Ints, Longs
+from whichrank.records.profiles.steps import RankSteps
+from whichrank.records.profiles.trace import Collective, Ints, Longs
 from whichrank.timeline.steps.intervals import median
 
 TOGETHER = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "send_recv", ""}

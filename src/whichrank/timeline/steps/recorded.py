@@ -12,7 +12,7 @@ import numpy as np
 
 from whichrank.facts.collective_names import operation
 from whichrank.records.dump import Call, Dump, LocalGroup
-from whichrank.records.trace import COMMUNICATION, MARK, Collective, Lane, Longs, Spans, Trace
+from whichrank.records.profiles.trace import COMMUNICATION, MARK, Collective, Lane, Longs, Spans, Trace
 
 FEWEST_ROUNDS = 3
 ALIKE = 0.9

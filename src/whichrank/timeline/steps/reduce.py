@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.facts.collective_names import operation
-from whichrank.records.steps import IDLE_REASONS, OTHER, Calls, RankSteps
-from whichrank.records.trace import Collective, Longs, Spans, Trace
+from whichrank.records.profiles.steps import IDLE_REASONS, OTHER, Calls, RankSteps
+from whichrank.records.profiles.trace import Collective, Longs, Spans, Trace
 from whichrank.timeline.steps import hta
 from whichrank.timeline.steps.chain import link_up
 from whichrank.timeline.steps.drawing import draw

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.records.steps import ARRIVE, WAIT, RankSteps
+from whichrank.records.profiles.steps import ARRIVE, WAIT, RankSteps
 from whichrank.timeline.steps.collectives import payload
 from whichrank.timeline.steps.intervals import medians
 from whichrank.timeline.steps.matching import Matched

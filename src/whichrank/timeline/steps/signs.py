@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from whichrank.facts.collective_names import operation
-from whichrank.records.trace import COMMUNICATION, MARK, MEMORY, OPERATOR, RUNTIME, Spans, Trace
+from whichrank.records.profiles.trace import COMMUNICATION, MARK, MEMORY, OPERATOR, RUNTIME, Spans, Trace
 from whichrank.timeline.steps.intervals import among, distinct, median, union
 from whichrank.timeline.steps.windows import Windows
 

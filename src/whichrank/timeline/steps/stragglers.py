@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whichrank.records.steps import (
+from whichrank.records.profiles.steps import (
     ARRIVE,
     CHECKPOINT,
     COLLECTOR,
@@ -19,7 +19,7 @@ from whichrank.records.steps import (
     WORKING,
     RankSteps,
 )
-from whichrank.records.trace import Floats, Longs
+from whichrank.records.profiles.trace import Floats, Longs
 from whichrank.timeline.steps.intervals import distinct, median
 from whichrank.timeline.steps.matching import TOGETHER, Matched
 from whichrank.timeline.steps.replay import Play, own_clock, run, span, with_own

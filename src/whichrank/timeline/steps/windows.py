@@ -7,7 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whichrank.records.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, RUNTIME, Longs, Spans, Trace
+from whichrank.records.profiles.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    MARK,
+    MEMORY,
+    OPERATOR,
+    RUNTIME,
+    Longs,
+    Spans,
+    Trace,
+)
 from whichrank.timeline.steps.intervals import among, distinct
 
 PROFILER = re.compile(r"^ProfilerStep\s*#\s*(\d{1,18})")

@@ -8,8 +8,18 @@ from functools import cached_property
 
 import numpy as np
 
-from whichrank.records.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
-from whichrank.records.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, PYTHON, RUNTIME, Spans, Trace
+from whichrank.records.profiles.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
+from whichrank.records.profiles.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    MARK,
+    MEMORY,
+    OPERATOR,
+    PYTHON,
+    RUNTIME,
+    Spans,
+    Trace,
+)
 from whichrank.timeline.steps.intervals import Cover, among, distinct, union
 
 _LOADS = re.compile(

@@ -18,7 +18,7 @@ from whichrank.evidence.trace_files import is_compressed_trace, is_trace, is_tra
 from whichrank.facts.collective_names import operation
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
-from whichrank.records.trace import COMMUNICATION, COMPUTE, MEMORY
+from whichrank.records.profiles.trace import COMMUNICATION, COMPUTE, MEMORY
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "traces" / "gloo_data_4rank"
 

@@ -21,7 +21,7 @@ from whichrank.evidence.readers import kineto
 from whichrank.evidence.readers.kineto import scan, table
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
-from whichrank.records.trace import Spans
+from whichrank.records.profiles.trace import Spans
 
 SOURCE = ROOT / "src/whichrank/evidence/readers/kineto/_scan.c"
 SAMPLE = ROOT / "tests/samples/traces/gloo_data_4rank/rank-1.json.gz"

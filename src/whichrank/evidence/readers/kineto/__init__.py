@@ -11,7 +11,7 @@ from whichrank.evidence.trace_files import is_trace, pieces
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality
-from whichrank.records.trace import Collective, Trace
+from whichrank.records.profiles.trace import Collective, Trace
 
 NAME = "kineto"
 _MOST_RANKS = 1 << 20
@@ -70,7 +70,7 @@ def _notes(table: Table, batches: Batches[Any], cut: str) -> list[str]:
 
 
 def _identified(item: Item, around: dict[str, Any]) -> Trace:
-    from whichrank.records.trace import Spans
+    from whichrank.records.profiles.trace import Spans
 
     info = around.get("distributedInfo")
     info = info if isinstance(info, dict) else {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from whichrank.facts.collective_names import operation
-from whichrank.records.trace import Collective
+from whichrank.records.profiles.trace import Collective
 
 # torch's scalar types by the names that the profiler uses (c10/core/ScalarType.h), and C's in annotations.
 SIZES = {

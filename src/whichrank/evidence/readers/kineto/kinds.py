@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.records.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, PYTHON, RUNTIME, SYNC
+from whichrank.records.profiles.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, PYTHON, RUNTIME, SYNC
 
 DEVICE = {
     "kernel": COMPUTE, "gpu_memcpy": MEMORY, "gpu_memset": MEMORY, "memcpy": MEMORY, "memset": MEMORY,

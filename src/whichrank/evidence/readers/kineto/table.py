@@ -15,7 +15,7 @@ import numpy as np
 
 from whichrank.evidence.readers.kineto import kinds, scan
 from whichrank.evidence.readers.kineto.collectives import described, noted
-from whichrank.records.trace import COMMUNICATION, MARK, OPERATOR, PYTHON, Collective, Lane, Spans
+from whichrank.records.profiles.trace import COMMUNICATION, MARK, OPERATOR, PYTHON, Collective, Lane, Spans
 
 MOST_SPANS = 12_000_000
 """Of one file; what is left is the beginning of the trace."""

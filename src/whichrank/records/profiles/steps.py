@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from whichrank.records.trace import Bytes, Collective, Ints, Longs
+from whichrank.records.profiles.trace import Bytes, Collective, Ints, Longs
 
 LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING, HOST, OTHER = range(6)
 """Why a device stands idle: waiting for data, a checkpoint, Python's garbage collector, a call that waits for the

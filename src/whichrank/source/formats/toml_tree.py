@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any
 
 from whichrank.records.settings import SettingsFile
-from whichrank.source.manifest import KIND, Manifest
-from whichrank.source.yaml_tree import Node
+from whichrank.source.formats.manifest import KIND, Manifest
+from whichrank.source.formats.yaml_tree import Node
 
 LINES_LIMIT = 3000
 

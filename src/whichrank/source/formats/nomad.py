@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from whichrank.records.settings import UNKNOWN, SettingsFile
-from whichrank.source import hcl_tree
-from whichrank.source.manifest import KIND, Manifest
+from whichrank.source.formats import hcl_tree
+from whichrank.source.formats.manifest import KIND, Manifest
+from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.embedded import run_command
-from whichrank.source.yaml_tree import Node
 
 
 def read(text: str, label: str) -> SettingsFile:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, How, Lost, SettingsFile
-from whichrank.source import make_text
+from whichrank.source.formats import make_text
 from whichrank.source.shell.embedded import Given, run_script
 
 KIND = "makefile"

@@ -9,13 +9,14 @@ from whichrank.facts.environment import catalogue, in_family
 from whichrank.records import launches
 from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Clash, Lost
-from whichrank.source import conf, env_file, workload
+from whichrank.source import conf, workload
+from whichrank.source.formats import env_file
 from whichrank.source.shell.allocation import Allocation, Count
 
 if TYPE_CHECKING:
-    from whichrank.source.manifest import Manifest
+    from whichrank.source.formats.manifest import Manifest
+    from whichrank.source.formats.yaml_tree import Node
     from whichrank.source.shell.embedded import Given
-    from whichrank.source.yaml_tree import Node
 
 IMAGES = frozenset({
     "image", "image_id", "docker_image", "container_image", "base_image", "imageUri", "image_uri", "Image",

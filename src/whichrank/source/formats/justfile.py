@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from whichrank.records.settings import UNKNOWN, SettingsFile
-from whichrank.source.makefile import LINE_LIMIT, Make, recipe, record
+from whichrank.source.formats.makefile import LINE_LIMIT, Make, recipe, record
 from whichrank.source.shell.embedded import Given
 
 KIND = "justfile"

@@ -15,12 +15,13 @@ from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count, Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
-from whichrank.source import manifest_forms as forms
-from whichrank.source import manifest_keys, workload
+from whichrank.source import workload
+from whichrank.source.formats import manifest_forms as forms
+from whichrank.source.formats import manifest_keys
+from whichrank.source.formats.yaml_tree import TEMPLATE, Node, parse
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.allocation import Count as Size
 from whichrank.source.shell.embedded import Given, run_command, run_script
-from whichrank.source.yaml_tree import TEMPLATE, Node, parse
 
 KIND = "manifest"
 QUOTE_LIMIT = 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.source.yaml_tree import Node
+from whichrank.source.formats.yaml_tree import Node
 
 _TOKEN = re.compile(
     r"(?P<skip>[ \t\r,]+|#[^\n]*|//[^\n]*)|(?P<line>\n)|(?P<comment>/\*)|(?P<heredoc><<-?(?P<mark>\w+)\n)"

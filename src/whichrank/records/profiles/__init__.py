@@ -1,0 +1,1 @@
+"""What profiles of ranks say: their events, and the parts of their steps."""

@@ -1,0 +1,1 @@
+"""Launch files other than shell scripts: one module for each format."""
