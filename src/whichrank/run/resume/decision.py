@@ -90,8 +90,9 @@ class Attempt:
 
     @property
     def explained_by(self) -> str:
-        """The cause, unless it is little more than a guess: then more evidence is still worth its cost."""
-        return self.cause if self.confidence >= escalation.EXPLAINED else "unknown"
+        """The cause, unless it is a guess, or lacks the line that explains it: then more evidence is worth its cost."""
+        known = self.confidence >= escalation.EXPLAINED and (self.place or self.cause not in escalation.NEED_A_LINE)
+        return self.cause if known else "unknown"
 
     def judged(self, diagnosis: Diagnosis) -> None:
         """What the evidence says of it."""
