@@ -163,6 +163,7 @@ def test_a_start_after_the_verdict_is_a_normal_one(tmp_path: Path) -> None:
     done = silent_job(tmp_path, "elsewhere", str(tmp_path / "starts"))
     attempts = done.document("run.json")["restart"]["attempts"]
     assert [each["evidence"] for each in attempts] == ["normal", "more evidence", "normal"], done.stderr
-    assert [each["cause"] for each in attempts[:2]] == ["unknown", "rank-exception"]
+    assert attempts[0]["place"] is None, "who ended silently can only be guessed at"
+    assert (attempts[1]["cause"], attempts[1]["place"].rpartition("/")[2]) == ("rank-exception", "silent_job.py:30")
     assert "the cause is known (rank-exception): back to normal" in done.stderr
     assert done.code == 0

@@ -181,7 +181,7 @@ def reason_to_stop(plan: Plan, attempts: list[Attempt]) -> str:
         # The same failure again is no reason to stop while there is more evidence to be had.
         if escalation.exhausted(last.level, last.explained_by):
             return "it can't be explained with all the evidence that can be had"
-    elif why := no_way_on(attempts) or _explained(attempts):
+    elif why := _explained(attempts) or no_way_on(attempts):
         return why
     launches = sum(not attempt.by_agent and not attempt.earlier for attempt in attempts)
     if launches > plan.restarts:
