@@ -191,7 +191,7 @@ def reason_to_stop(plan: Plan, attempts: list[Attempt]) -> str:
 
 def _explained(attempts: list[Attempt]) -> str:
     """The failure that nobody could explain came again at the same place, with more evidence, and now has a cause."""
-    if len(attempts) < 2 or not attempts[-1].level:
+    if len(attempts) < 2 or not attempts[-1].level or attempts[-1].explained_by in escalation.UNEXPLAINED:
         return ""
     before, last = attempts[-2:]
     if before.newest != last.newest or before.code != last.code or not _same_step(before, last):
