@@ -62,7 +62,9 @@ def test_who_ended_without_a_line_of_code_explains_nothing() -> None:
     silent = attempt("rank-exception", ranks=(1,))
     assert silent.explained_by == "unknown"
     assert reason_to_stop(PLAN, [silent, attempt("rank-exception", 1, ranks=(1,))]) == ""
-    assert attempt("rank-exception", ranks=(1,), place="train.py:7").explained_by == "rank-exception"
+    known = attempt("rank-exception", 1, ranks=(1,), place="train.py:7")
+    assert known.explained_by == "rank-exception"
+    assert reason_to_stop(PLAN, [silent, known]).startswith("the cause is known now (rank-exception of rank 1")
     assert attempt("link-down").explained_by == "link-down"
 
 
