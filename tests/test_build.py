@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -51,3 +52,11 @@ def test_without_a_compiler_the_build_succeeds(tmp_path):
     done, libraries = built(tmp_path, CC=str(tmp_path / "no-such-compiler"))
     assert done.returncode == 0, done.stderr
     assert libraries == []
+
+
+def test_decoders_use_no_format_that_depends_on_the_building_python():
+    """`y#` in an extension that Python 3.13 or later has built fails in earlier ones, limited API or not."""
+    sources = [*(ROOT / "src").rglob("*.c")]
+    assert sources
+    used = [found for path in sources for found in re.findall(r'"[^"\n]*[szyu]#[^"\n]*"', path.read_text())]
+    assert used == ['"y#"']  # the comment that says so

@@ -103,6 +103,14 @@ def test_usage_errors_are_two_lines_and_exit_2(whichrank, arguments, words):
     assert len(done.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("verb", ["diagnose", "compare", "lint", "scrub"])
+def test_complaints_spell_out_what_a_terminal_would_obey(whichrank, tmp_path, verb):
+    odd = str(tmp_path / "no\x9b31m\u202e\x1b]0;x\x07such")
+    answer = whichrank(verb, odd, *([odd] if verb == "compare" else []))
+    assert answer.returncode in (2, 3)
+    assert not set(answer.stderr) & set("\x9b\u202e\x1b\x07")
+
+
 def test_a_path_without_a_verb_gets_the_command(whichrank, example):
     done = whichrank(example)
     assert done.returncode == 2
@@ -180,3 +188,19 @@ def test_a_full_disk_behind_the_output_is_no_defect(arguments):
     assert done.returncode == command_line.USAGE
     assert "No space left on device" in done.stderr
     assert "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["--help", "lint .", "rules list", "explain NCCL_DEBUG", "diagnose ."])
+def test_a_closed_output_is_no_defect(arguments, tmp_path):
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"exec {sys.executable} -m whichrank {arguments} >&-"], stderr=subprocess.PIPE, text=True,
+        env=command_environment(), cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == command_line.USAGE
+    assert "internal error" not in done.stderr
+
+
+def test_a_closed_stderr_does_not_change_the_exit_code(tmp_path):
+    line = f"exec {sys.executable} -m whichrank diagnose {tmp_path}/nope 2>&-"
+    done = subprocess.run(["/bin/sh", "-c", line], env=command_environment(), check=False)
+    assert done.returncode == command_line.USAGE

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests import cost
 from whichrank.source import launch, shell
+from whichrank.source.shell import words
 
 
 def seen(text):
@@ -79,3 +80,29 @@ def test_hostile_text_takes_no_time(text):
 def test_anything_can_be_read(data, kind):
     file = launch.read(data, "x", kind)
     assert all(a.ref.locator for a in file.assignments)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "A=xxxxxxxx\n" + "A=$A$A$A$A$A$A$A$A\n" * 60 + "torchrun $A$A$A train.py\n",
+        "A=xxxxxxxx\n" + "A+=$A$A$A$A\n" * 60 + "torchrun $A train.py\n",
+        "A=(a b)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 60 + 'torchrun "${A[@]}" train.py\n',
+        'A=("${B[@]}")\nB=("${A[@]}")\nA=("${B[@]}")\ntorchrun "${A[@]}" train.py\n',
+        "A=${X:-" * 1500 + "1" + "}" * 1500 + "\ntorchrun $A train.py\n",
+    ],
+    ids=["doubled", "appended", "array of itself", "arrays of each other", "nested"],
+)
+def test_scripts_that_grow_without_end_are_bounded(script):
+    with cost.at_most(5):
+        read = launch.read(script.encode(), "launch.sh")
+    assert all(len(assignment.value or "") <= words.LONGEST for assignment in read.assignments)
+
+
+def test_an_array_may_be_made_of_its_own_elements():
+    read = launch.read(
+        b'A=(--nnodes 2)\nA=("${A[@]}" --nproc_per_node=8)\nexport NCCL_DEBUG=INFO\ntorchrun "${A[@]}" train.py\n',
+        "launch.sh",
+    )
+    assert [assignment.name for assignment in read.assignments] == ["NCCL_DEBUG"]
+    assert not read.unread

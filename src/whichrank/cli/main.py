@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from whichrank import __version__
-from whichrank.cli.terminal.output import flush, unwritable
+from whichrank.cli.terminal.output import Closed, flush, unwritable
 from whichrank.model.errors import WhichrankError
 
 HERE = Path(__file__).parent
@@ -91,7 +91,11 @@ def whichrank() -> None:
 
 def complain(message: str, hint: str = "") -> None:
     """One line of what is wrong, and one of what to do next, on stderr."""
+    from whichrank.report._words import safe
+
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    # Names of files are hostile too.
+    message, hint = ("\n".join(map(safe, text.split("\n"))) for text in (message, hint))
     click.echo(f"{click.style('whichrank:', fg='red', bold=True)} {message}", err=True, color=colour)
     if hint:
         click.echo(f"  {hint}", err=True)
@@ -153,6 +157,10 @@ def _hold_closed_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest that is free; closed again in whatever is started
+    if sys.stdout is None:
+        sys.stdout = Closed()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - open until the end
 
 
 def main() -> NoReturn:
@@ -169,8 +177,7 @@ def _leave(code: int) -> NoReturn:
     if threading.active_count() == 1:  # otherwise Python has threads to wait for
         flush()
         atexit._run_exitfuncs()  # noqa: SLF001
-        if sys.stderr is not None:
-            sys.stderr.flush()
+        sys.stderr.flush()
         flush()
         os._exit(code)
     sys.exit(code)

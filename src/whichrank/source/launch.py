@@ -143,10 +143,12 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
     module, _, function = KINDS[chosen].partition(".")
     reader = getattr(import_module(f"whichrank.source.{module}"), function)
     text = text if chosen == "environment" else text.replace("\r\n", "\n")
-    if chosen == "shell":
-        out: SettingsFile = reader(text, label, neighbour=neighbour)
-    else:
-        out = reader(text, label)
+    try:
+        out: SettingsFile = reader(text, label, neighbour=neighbour) if chosen == "shell" else reader(text, label)
+    except RecursionError:
+        out = SettingsFile.empty(label, "unread")
+        out.unread, out.note = True, "it is nested too deeply"
+        return out
     _described(out, text, label)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"

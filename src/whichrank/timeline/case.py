@@ -88,6 +88,8 @@ class Case:
     progress: list[Progress] = field(default_factory=list)
     rank_values: list[RankValues] = field(default_factory=list)
     step_parts: list[StepParts] = field(default_factory=list)
+    damaged_dumps: frozenset[int] = frozenset()
+    """Ranks of which a flight-recorder dump is there that can't be read, or only in part."""
     closest: list[ClosestCause] = field(default_factory=list)
     """Causes whose wording the evidence comes close to; looked for only where nothing else tells."""
     posted: list[PostedFault] = field(default_factory=list)

@@ -60,8 +60,11 @@ def test_shapes(tmp_path, text, expected):
         "[rank0]: Traceback (most recent call last):\n[rank0]: KeyError: 1\n",
     ],
 )
-def test_other_texts_are_no_lists(text):
-    assert not sniff(text.encode(), "job.log")
+def test_other_texts_are_no_lists(text, tmp_path):
+    path = tmp_path / "job.log"
+    path.write_text(text)
+    assert read(Item(path, "job.log", len(text), 0)).quality == "ignored"
+    assert not sniff((text * 200)[:4096].encode(), "job.log")  # of a longer file the head decides
 
 
 def test_a_list_names_the_rank_of_a_process_in_the_kernel_log(tmp_path):

@@ -27,9 +27,23 @@ def test_secrets_go_and_names_stay():
 @pytest.mark.parametrize(("name", "strength"), [
     ("AWS_SECRET_ACCESS_KEY", "strong"), ("dbPassword", "strong"), ("WANDB_API_KEY", "strong"), ("PWD", ""), ("num_tokens", ""),
     ("eos_token_id", ""), ("tokenizer", ""), ("key", "weak"), ("monkey", ""), ("NCCL_DEBUG", ""), ("authToken", "strong"),
+    ("requirepass", "strong"), ("smtppwd", "strong"), ("bypass", ""), ("compass", ""),
 ])  # fmt: skip
 def test_names_of_secrets(name, strength):
     assert name_is_secret(name) == strength
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    (r'{"password": "a\"b c", "next": "stays"}', '{"password": "redacted", "next": "stays"}'),
+    ("db.lan:5432:runs:tracker:pw-of-db", "db.lan:5432:runs:tracker:redacted"),
+    ("racadm -r bmc -u root -p calvin9 getsel", "racadm -r bmc -u root -p redacted getsel"),
+    ("the password is mellonfriend", "the password is redacted"),
+    ("the password is required", "the password is required"),
+    ("squeue -u me -p gpu-long", "squeue -u me -p gpu-long"),
+    ("train.py:25:step:loss:0.3", "train.py:25:step:loss:0.3"),
+])  # fmt: skip
+def test_passwords_in_commands_settings_and_sentences(text, shown):
+    assert without_secrets(text) == shown
 
 
 def all_patterns():

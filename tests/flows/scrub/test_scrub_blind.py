@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import html
 import io
 import json
 import lzma
@@ -25,6 +27,8 @@ def texts(name: str, data: bytes) -> Iterator[str]:
         data = gzip.decompress(data)
     elif data[:6] == b"\xfd7zXZ\0":
         data = lzma.decompress(data)
+    elif data[:3] == b"BZh":
+        data = bz2.decompress(data)
     if data[257:262] == b"ustar":
         with tarfile.open(fileobj=io.BytesIO(data)) as packed:
             for info in packed:
@@ -36,11 +40,13 @@ def texts(name: str, data: bytes) -> Iterator[str]:
             for member in archive.namelist():
                 yield from texts(member, archive.read(member))
     else:
-        yield data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "replace")
+        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "replace")
+        yield text
+        yield html.unescape(text)
         yield data.decode("latin-1")
 
 
-@pytest.mark.parametrize("corpus", ["scrub_blind", "scrub_blind_2"])
+@pytest.mark.parametrize("corpus", ["scrub_blind", "scrub_blind_2", "scrub_blind_3"])
 def test_nothing_of_the_blind_corpora_survives(tmp_path: Path, corpus: str) -> None:
     with tarfile.open(SAMPLES / f"{corpus}.tar.xz") as packed:
         packed.extractall(tmp_path / "in", filter="data")

@@ -47,7 +47,7 @@ def rendered(diagnosis: Diagnosis, name: str, output: Path | None, *, verbose: b
     from whichrank.report import text
     from whichrank.report._paint import terminal
 
-    if output is None and sys.stdout is not None and sys.stdout.isatty():
+    if output is None and sys.stdout.isatty():
         return text.render(diagnosis, **terminal(), verbose=verbose)
     return text.render(diagnosis, verbose=verbose)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterable
@@ -13,13 +14,18 @@ from whichrank.model.errors import UsageError
 from whichrank.model.files import replace_text
 
 
+class Closed(io.TextIOBase):
+    """Standard output that the caller has closed (`whichrank … >&-`): nothing is written to it unnoticed."""
+
+    def write(self, _text: str) -> int:
+        raise UsageError("standard output is closed", "Give --output FILE, or leave standard output open.")
+
+
 def write(chunks: Iterable[str], output: Path | None) -> None:
     """Write a report to a file (whole or not at all) or to stdout; a reader that went away is not an error."""
     if output is not None:
         _write_file("".join(chunks), output)
         return
-    if sys.stdout is None:  # closed by the caller: `whichrank … >&-`
-        raise UsageError("standard output is closed", "Give --output FILE, or leave standard output open.")
     # A path or a quote may hold characters that the terminal's encoding lacks.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -42,8 +48,6 @@ def tell(text: str) -> None:
 
 def flush() -> None:
     """Write out what is left while a broken pipe can still be met calmly."""
-    if sys.stdout is None:
-        return
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -12,7 +12,7 @@ NARROWEST, WIDEST = 40, 120
 
 def width() -> int | None:
     """The columns of the terminal, or of COLUMNS; None where the output goes elsewhere."""
-    if not (os.environ.get("COLUMNS", "").isdecimal() or (sys.stdout is not None and sys.stdout.isatty())):
+    if not (os.environ.get("COLUMNS", "").isdecimal() or sys.stdout.isatty()):
         return None
     return max(NARROWEST, min(shutil.get_terminal_size().columns, WIDEST))
 

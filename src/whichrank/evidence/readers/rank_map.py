@@ -21,6 +21,8 @@ from whichrank.records.placement import Placement
 NAME = "rank_map"
 BESIDE = True
 
+_HEAD = 4096
+"""What `sniff` sees of a file."""
 _PREFIXED, _LINE = 1 << 15, 400
 """Bytes at the beginning in which every rank has spoken, and of a line."""
 _PROCESS = re.compile(r"(?!\d\d:)([A-Za-z][\w.-]{0,253}):\d{1,10}:\d{1,10} \[")
@@ -78,16 +80,21 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning lists ranks with where they run."""
     if not is_text(head) or not _SPEAKS.search(head) or name.lower().endswith(_NO_MAP):
         return False
-    return len(rows(head.decode("utf-8", "replace"))) >= 2 or len(_by_prefix(head, prefix_of(head))) >= 2
+    if len(head) < _HEAD:
+        return True  # all of a small file: `read` looks at the same lines
+    return _is_map(rows(head.decode("utf-8", "replace")), head, prefix_of(head))
 
 
 def read(item: Item) -> Reading:
     """Every rank with what the list says of it; of a rank that is listed twice the first row counts."""
-    with item.path.open("rb") as stream:
+    with item.open() as stream:
         text = stream.read(_LARGEST).decode("utf-8", "replace")
+    told = rows(text)
+    if item.size < _HEAD and not _is_map(told, item.head(), clock_of(item)):
+        return Reading([], "ignored", "no list of ranks")
     host, visible = host_of_path(item.label), _visible(text)
     found: dict[int, Placement] = {}
-    for number, line, values in rows(text):
+    for number, line, values in told:
         rank = int(values["rank"])
         ref = Ref(item.label, f"line {number}", line.strip()[:200], rank)
         found.setdefault(rank, _placement(rank, _physical(values, visible), host, ref))
@@ -96,6 +103,11 @@ def read(item: Item) -> Reading:
         if rank not in found or found[rank].host is None:
             found[rank] = replace(found[rank], host=named) if rank in found else Placement(rank, ref, host=named)
     return Reading(list(found.values()), "complete") if found else Reading([], "ignored", "no list of ranks")
+
+
+def _is_map(told: list[Row], head: bytes, clock: Clock) -> bool:
+    """Whether two ranks are listed with where they run."""
+    return len(told) >= 2 or len(_by_prefix(head, clock)) >= 2
 
 
 def _by_prefix(head: bytes, clock: Clock) -> dict[int, tuple[int, str]]:

@@ -86,6 +86,8 @@ class Shapes:
         kept, guarded = [], True
         self._has_tables = self._has_tables or ("|" in text and _HEADING.search(text) is not None)
         for line in text.split("\n"):
+            if not (line or guarded):
+                continue
             shape, _, is_new = self._look(line)
             if guarded or is_new or shape is None or shape.settled or (self._has_tables and "|" in line):
                 kept.append(line)
@@ -98,6 +100,8 @@ class Shapes:
         slow: list[int] = []
         guarded = True
         for at, line in enumerate(lines):
+            if not (line or guarded):
+                continue
             shape, numbers, is_new = self._look(line)
             done = None
             if shape is not None and not (guarded or is_new):

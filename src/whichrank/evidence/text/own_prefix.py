@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 _HOST = r"(?P<host>[A-Za-z][\w.-]{0,60})"
 _RANK = r"(?P<rank>\d{1,5})"
@@ -36,6 +37,8 @@ _TELLING = tuple(
     )
 )
 """Prefixes that call the rank by its name."""
+_NAMES_RANK = re.compile(r"[\[(<]?[\w.:/| ,-]{0,66}\[?(?:r|R|rank[ _=:]{0,3}|RANK[ _=:]{0,3})\d")
+"""Every one of those begins like this: a quick look for all of them."""
 _HOSTS = tuple(
     re.compile(shape)
     for shape in (
@@ -64,14 +67,19 @@ _LINES = 4000
 _LONGEST = 600
 
 
+@lru_cache(maxsize=8)
 def learn(edges: bytes) -> re.Pattern[str] | None:
     """The shape of the prefix, with groups `rank` or `host` or both, by the first and last lines of a file."""
     lines = [_unstamped(line[:_LONGEST]) for line in edges.decode("utf-8", "replace").split("\n")[:_LINES]]
+    said = [line for line in lines if line.strip()]
     several = len(set(_ANY_RANK.findall(edges.lower()))) >= _AGREED
-    speaking = [line for line in lines if "rank" in line.lower()] if several else []
+    speaking = [line for line in said if "rank" in line.lower()] if several else []
     by_rank = next((shape for shape in _SHAPES if _fits(shape, speaking)), None) if several else None
-    by_rank = by_rank or next((shape for shape in _TELLING if _one_host_each(shape, lines)), None)
-    return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, lines)), None)
+    if by_rank is None:
+        naming = [line for line in said if _NAMES_RANK.match(line)]
+        begun = _PARTLY * len(said)
+        by_rank = next((shape for shape in _TELLING if _one_host_each(shape, naming, begun)), None)
+    return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, said)), None)
 
 
 def hosts_named(prefix: re.Pattern[str], edges: bytes) -> frozenset[str]:
@@ -86,9 +94,8 @@ def _unstamped(line: str) -> str:
     return line[stamp.end() :] if stamp else line
 
 
-def _names_hosts(shape: re.Pattern[str], lines: Sequence[str]) -> bool:
+def _names_hosts(shape: re.Pattern[str], said: Sequence[str]) -> bool:
     """Whether nearly every line begins with one of several names that differ in their numbers only."""
-    said = [line for line in lines if line.strip()]
     names, others = [], (1 - _MOSTLY) * len(said) + 1
     for line in said:
         if match := shape.match(line):
@@ -100,16 +107,17 @@ def _names_hosts(shape: re.Pattern[str], lines: Sequence[str]) -> bool:
     return several and len(names) >= _MOSTLY * len(said) and not any(_NO_HOST.match(name) for name in set(names))
 
 
-def _one_host_each(shape: re.Pattern[str], lines: Sequence[str]) -> bool:
-    """Whether a good part of the lines begins so, with several ranks, each on one host."""
+def _one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float) -> bool:
+    """Whether so many lines begin so, with several ranks, each on one host."""
+    if len(lines) < max(_AGREED, least):
+        return False
     hosts: dict[int, set[str]] = {}
     begun = 0
     for line in lines:
         if match := shape.match(line):
             begun += 1
             hosts.setdefault(int(match["rank"]), set()).add(match.groupdict().get("host") or "")
-    said = sum(1 for line in lines if line.strip())
-    return len(hosts) >= _AGREED and begun >= _PARTLY * said and all(len(names) == 1 for names in hosts.values())
+    return len(hosts) >= _AGREED and begun >= least and all(len(names) == 1 for names in hosts.values())
 
 
 def _fits(shape: re.Pattern[str], lines: Iterable[str]) -> bool:

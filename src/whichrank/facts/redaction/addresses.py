@@ -20,6 +20,7 @@ _PRIVATE = tuple(
 """Docker's own network, RFC 1918, 3927, 6598 and 5737: the kind of network stays recognisable."""
 _STAND_IN = int(ipaddress.IPv4Address("198.18.0.0"))
 """RFC 2544: 512 networks of 256 that no host on the Internet has."""
+_MOST_KNOWN = 1 << 16
 _RESERVED = int(ipaddress.IPv4Address("240.0.0.0"))
 
 # An interface may stand before an address, as NCCL prints it: ib0:fd00::1, bond0.12:fe80::1.
@@ -62,6 +63,7 @@ class Addresses:
         self._key = key
         self._public: dict[int, int] = {}
         self._networks: dict[int, int] = {}
+        self._known: dict[tuple[str, str], str | None] = {}
 
     def _digest(self, *parts: object) -> bytes:
         text = "\0".join(map(str, parts)).encode()
@@ -69,8 +71,12 @@ class Addresses:
 
     def other(self, kind: str, text: str) -> str | None:
         """What takes its place; None where that is not needed."""
-        make = {"uuid": self.uuid, "mac": self.mac, "ipv6": self.v6, "ipv4": self.v4, "dashed_ipv4": self.dashed}
-        return make[kind](text)
+        if (kind, text) not in self._known:
+            make = {"uuid": self.uuid, "mac": self.mac, "ipv6": self.v6, "ipv4": self.v4, "dashed_ipv4": self.dashed}
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[kind, text] = make[kind](text)
+        return self._known[kind, text]
 
     def v4(self, text: str) -> str | None:
         """Another address, perhaps with its prefix length; None for what is not an address or says nothing."""

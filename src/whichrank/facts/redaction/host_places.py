@@ -106,9 +106,10 @@ MAYBE_HOSTS = places(
         ),
     ),
     (
-        "host node server machine",
+        "host node server machine switch router blade chassis",
         (
-            r"(?i)\b(?:host|node|server|machine)s? (?P<n>(?=[a-z\-]*\d)[A-Za-z][A-Za-z0-9\-]{2,"
+            r"(?i)\b(?:host|node|server|machine|switch|router|blade|chassis)s? "
+            r"(?P<n>(?=[a-z\-]*\d)[A-Za-z][A-Za-z0-9\-]{2,"
             r"62}(?:\.[A-Za-z0-9\-]{1,62}){0,8})(?![\w(])"
         ),
     ),
@@ -133,6 +134,30 @@ MAYBE_HOSTS = places(
     (
         "",
         r"^\s{0,4}" + _STAMP + r" " + _HN + r"(?= [\w./@\-]{1,60}: )",
+    ),
+    # A host of which something is told
+    (
+        "unreachable respond reachable offline down lost connection reboot drain timed",
+        (
+            r"(?:^|(?<=[\s:,;(]))(?P<n>(?=[A-Za-z\-]{0,40}\d)[A-Za-z][A-Za-z0-9\-]{2,62}(?:\.[A-Za-z0-9\-]{1,62}){0,8})"
+            r"(?=:? (?:is |was |are |has |went |did |does |stopped |failed )?(?:not |to )?(?:been )?"
+            r"(?:unreachable|reachable|respond|offline|down\b|lost\b"
+            r"|connection (?:lost|closed|reset|refused|restored|timed out)|reboot|drain|timed out))"
+        ),
+    ),
+    # A server and a folder of it: mount, df, fstab
+    (
+        ":/",
+        r"(?:^|(?<=[\s\"'=]))" + _H + r"(?=:/[\w./\-]{0,200}[ \t]{1,40}(?:on[ \t]+/|/|\d))",
+    ),
+    # What PSM and launchers put before a line: host.pid:rank, host |
+    (
+        ":rank",
+        r"(?:^|(?<=[\s>\]]))(?P<n>[A-Za-z][A-Za-z0-9\-]{1,62})(?=\.\d{1,8}:rank\d)",
+    ),
+    (
+        "|",
+        r"(?:^|(?<=\\n))(?P<n>(?=[A-Za-z\-]{0,40}\d)[A-Za-z][A-Za-z0-9\-]{2,62})(?=[ \t]{1,12}\| )",
     ),
     # Slurm, PBS, ssh and srun
     (
@@ -240,7 +265,17 @@ MAYBE_HOSTS = places(
         r"^\d{1,4}: " + _H + r"(?=: (?:\[|NCCL|Traceback|WARN|ERROR|INFO))",
     ),
 )
+MAYBE_HOSTS += (
+    Place(
+        re.compile(r"(?i)\b(?:on|hosts?(?:\(s\))?) <(?:\d{1,4}\*)?" + _H + r"(?=>)"),
+        ("on <", "host <", "hosts <", ") <"),
+    ),
+)  # LSF
 """A host, unless the name is a word of the trade."""
+
+ASKED = ("hostname", "uname -n")
+ANSWERED = re.compile(r"(?:hostname(?: -[fsA])?|uname -n)[ \t]{0,4}(?:\r?\n|\\n)" + _HN + r"(?=\s|\\n|[\"']|$)")
+"""What those commands print."""
 
 # Names that only a host has, wherever they stand.
 SHAPES = Place(

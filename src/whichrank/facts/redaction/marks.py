@@ -16,7 +16,7 @@ class Marks:
     """Replacements in one text: each distinct one is a single private character until `restored`."""
 
     def __init__(self, text: str, counts: Counter[str]) -> None:
-        self.text = MARK.sub("?", text)
+        self.text = _spaced(MARK.sub("?", text))
         self.counts = counts
         self._absent: set[str] = set()
         """Words that are not in the text: replacing adds none."""
@@ -73,7 +73,17 @@ class Marks:
             self.text = "".join([*pieces, text[end:]])
 
     def restored(self) -> str:
-        return MARK.sub(lambda match: self._shown[ord(match.group()) - FIRST], self.text)
+        return MARK.sub(lambda match: self._shown[ord(match.group()) - FIRST], self.text).replace(_TAB, "\\t")
+
+
+_TAB = "\x1f"
+"""A space to every pattern, and in no text."""
+_ESCAPED_TABS = re.compile(r"(?:(?<=[=>\s])|(?<=\w\w:)|(?<=\\t))\\t")
+
+
+def _spaced(text: str) -> str:
+    """With the tabs between names and values as spaces, where a text in JSON spells them; a path keeps its own."""
+    return _ESCAPED_TABS.sub(_TAB, text.replace(_TAB, " ")) if "\\t" in text else text.replace(_TAB, " ")
 
 
 Span = tuple[int, int]
@@ -160,11 +170,14 @@ def found_around(pattern: re.Pattern[str], text: str, hint: re.Pattern[str]) -> 
         yield from pattern.finditer(text, start, end)
 
 
-def found_at(pattern: re.Pattern[str], text: str, starts: Iterable[int]) -> Iterator[re.Match[str]]:
-    """Matches that begin at one of these places, ascending."""
+def found_at(pattern: re.Pattern[str], text: str, starts: Iterable[int], *, lines: int = 1) -> Iterator[re.Match[str]]:
+    """Matches that begin at one of these places, ascending, and end in the same line or so many."""
     behind = 0
     for start in starts:
-        if start >= behind and (match := pattern.match(text, start, line_end(text, start))):
+        end = start
+        for _ in range(lines):
+            end = line_end(text, end)
+        if start >= behind and (match := pattern.match(text, start, end)):
             yield match
             behind = match.end()
 

@@ -22,6 +22,9 @@ _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\.?|\d+|[0-9A-Fa-f]*:[0-9A-Fa-f:]
 _NUMBER = re.compile(r"(\d+)")
 _LAST_NUMBER = re.compile(r"(?P<head>.*?)(?P<number>\d{1,6})(?P<tail>[^\d]*)")
 _MOST_SIBLINGS = 1000
+_SHORT, _DEEPEST = 10, 100
+"""A secret that is shorter is looked for as a word of its own; one that is longer in no common pattern: each letter may
+be a branch in a branch."""
 
 
 @dataclass(slots=True)
@@ -40,6 +43,8 @@ class Names:
     secrets: dict[str, int] = field(default_factory=dict)
     spread: set[str] = field(default_factory=set)
     """Secrets that are looked for everywhere once they were seen beside a name."""
+    _given: dict[int, int] = field(default_factory=dict)
+    """By table the last number given."""
     _numbered: bool = False
 
     def close(self) -> None:
@@ -97,9 +102,10 @@ class Names:
             return value
         return f"redacted-{self.secrets.get(value) or self._next(self.secrets, value)}"
 
-    @staticmethod
-    def _next(table: dict[str, int], key: str) -> int:
-        table[key] = number = max(table.values(), default=0) + 1 if len(table) < 2 else _highest(table) + 1
+    def _next(self, table: dict[str, int], key: str) -> int:
+        """A number that no other name of its kind has: those that were learned have the first ones."""
+        number = max(self._given.get(id(table), 0), len(table)) + 1
+        table[key] = self._given[id(table)] = number
         return number
 
     # What is learned.
@@ -170,7 +176,9 @@ class Names:
         strong += [name for name in self.persons if " " in name]
         if not strong:
             return None
-        return re.compile(f"{LEFT}(?:{'|'.join([_trie(strong), *_siblings(hosts)])}){RIGHT}", re.IGNORECASE)
+        return re.compile(
+            f"{LEFT}(?:{'|'.join([_trie(map(str.lower, strong)), *_siblings(hosts)])}){RIGHT}", re.IGNORECASE
+        )
 
     def weak_hosts(self) -> frozenset[str]:
         """Names that are also common words: replaced only where a host must stand."""
@@ -180,10 +188,13 @@ class Names:
         forms = {form for value in self.spread for form in _forms(value)}
         if not forms:
             return None
-        ordered = sorted(forms, key=len, reverse=True)
-        return re.compile(
-            "|".join(re.escape(form) if len(form) >= 10 else LEFT + re.escape(form) + RIGHT for form in ordered)
-        )
+        short, long, longest = set[str](), set[str](), set[str]()
+        for form in forms:
+            (short if len(form) < _SHORT else long if len(form) <= _DEEPEST else longest).add(form)
+        patterns = [re.escape(form) for form in sorted(longest, key=len, reverse=True)]
+        patterns += [_trie(long)] if long else []
+        patterns += [f"{LEFT}{_trie(short)}{RIGHT}"] if short else []
+        return re.compile("|".join(patterns))
 
     def other_name(self, name: str) -> tuple[str, str] | None:
         """Kind and other name of something that `known` found."""
@@ -250,10 +261,6 @@ def _natural(name: str) -> tuple[object, ...]:
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in _NUMBER.split(name))
 
 
-def _highest(table: dict[str, int]) -> int:
-    return max(*table.values(), len(table))
-
-
 def _forms(value: str) -> Iterator[str]:
     """A secret as it is, and as it is written inside URLs, JSON and Kubernetes' secrets."""
     yield value
@@ -272,7 +279,7 @@ def _trie(words: Iterable[str]) -> str:
     root: _Node = {}
     for word in words:
         node = root
-        for sign in word.lower():
+        for sign in word:
             node = node.setdefault(sign, {})
         node[""] = {}
     return _pattern(root)

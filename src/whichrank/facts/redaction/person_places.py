@@ -6,16 +6,20 @@ import re
 
 from whichrank.facts.redaction.places import EDGE, IS, PATH, QUOTE, SLASH, USER, Place, paths, places
 
-_HOMES = (
-    "home\\d{0,3}|homes|Users|users|user|usr\\d|u\\d{0,2}|people|staff|students?|members|personal|usuarios|profiles"
-)
+_GROUPED = r"[a-z]{0,8}users?(?:external|internal)?|people|staff|faculty|students?|guests?"
+"""Folders of homes that hold those of a kind of people."""
+_HOMES = rf"home\d{{0,3}}|homes|Users|{_GROUPED}|usr\d|u\d{{0,2}}|members|personal|usuarios|profiles"
 _SCRATCHES = r"scratch[\w\-]{0,12}|netscratch|gscratch|flash|nobackup|cfs"
 _BEHIND = rf"(?={SLASH}|[\s\0\"'`:;,)\]}}<>|&*?!]|\.(?!\w)|\\[nrt]|$)"
 
 SURE_USERS = paths(
     (
         "home users user people staff student members personal usuarios profiles usr /u \\\\u %2fu",
-        rf"{SLASH}(?:{_HOMES}){SLASH}(?:[a-z]{SLASH})?" + PATH + _BEHIND,
+        rf"{SLASH}(?:{_HOMES})\$?{SLASH}(?:(?:[a-z]|{_GROUPED}){SLASH})?" + PATH + _BEHIND,
+    ),
+    (
+        "media",
+        rf"{SLASH}media{SLASH}" + PATH + rf"(?={SLASH})",
     ),
 ) + places(
     (
@@ -33,7 +37,7 @@ SURE_USERS = paths(
     ),
     (
         "whoami",
-        r"\bwhoami\W{1,4}" + USER,
+        r"\bwhoami(?:\\n|\W){1,4}" + USER,
     ),
     (
         "sudo:",
@@ -55,10 +59,15 @@ SURE_USERS = paths(
         r"(?i)\b(?:user|account|logon|login|owner|by|as|for)[:= ]{1,2}[A-Za-z][\w\-]{1,15}\\{1,4}(?![nrt]\b)" + USER,
     ),
     (
+        "\\",
+        r"\b[A-Z][A-Z0-9\-]{2,15}\\{1,4}" + USER + r"(?= (?:has )?(?:logged|signed|authenticated|connected)\b)",
+    ),
+    (
         "~",
         r"(?<![\w/])~" + USER + r"(?=/)",
     ),
 )
+SURE_USERS += (Place(re.compile(r"\bUser <" + USER + r"(?=>)"), ("user <",)),)  # LSF
 """A person stands there, whatever the name is."""
 
 _SHARED = (
@@ -106,6 +115,20 @@ MAYBE_USERS = paths(
     (
         "--",
         r"(?i)--(?:user|username|uid|owner|run-as|login|chuid)(?:[ =]|" + QUOTE + r",\s{0,3}" + QUOTE + r")" + USER,
+    ),
+    (
+        "logged logging signed authenticated running executing impersonating",
+        r"(?i)\b(?:logg(?:ed|ing) (?:in|on)|signed in|authenticated|running|executing|impersonating)"
+        r" as:? "
+        r"(?:user )?[\"'`]?" + USER + r"(?=[\s\"'`(,;:.]|$)",
+    ),
+    (
+        "\\",
+        r"\b[A-Z][A-Z0-9\-]{2,15}\\{1,4}(?![nrtbfuvx])" + USER,
+    ),
+    (
+        "squeue sacct scancel sudo runuser pkill",
+        r"\b(?:squeue|sacct|scancel|sudo|runuser|pkill)\b[^\n;|&]{0,80}? -[uU] ?" + USER,
     ),
     (
         "uid= gid= groups=",
@@ -172,6 +195,10 @@ ACCOUNTS = places(
     ),
 )
 
+ACCOUNTS += (
+    Place(re.compile(r"\b(?:Project|(?:User|Job) Group) <(?P<n>[\w/.\-]{2,62})(?=>)"), ("project <", "group <")),
+)  # LSF
+
 REPOSITORIES = places(
     # Whose repository, model or run it is; those that publish the software of everybody stay.
     (
@@ -195,7 +222,7 @@ SERIALS = Place(
         r"(?i)\b(?:b?ssid|serial(?:[ _\-]?(?:number|no\.?|#))?|chassis serial number|board serial|(?:node|port|"
         r"system image|sys_?image|node_?desc)[ _]?guid|guid|machine[_\- ]?id|asset tag|product uuid|service tag|"
         r""
-        r"host ?id|gpu_?serial|module_?id)(?:[\"'])?(?:\s{0,60}[:=>]\s{0,3}(?:[\"'])?|\s{1,3}is\s{1,3}|\s{1,"
+        r"host ?id|gpu_?serial|module_?id)(?:[\"'])?(?:\s{0,60}[:=>]\s{0,6}(?:[\"'])?|\s{1,3}is\s{1,3}|\s{1,"
         r"3}(?=[\w\-]*\d{5}))(?P<n>(?:0x)?[A-Za-z0-9][A-Za-z0-9:.\-]{3,63})"
     ),
     ("serial", "ssid", "guid", "machine", "asset", "uuid", "tag", "host id", "hostid", "module"),
@@ -222,12 +249,38 @@ ADDRESSED = Place(
 AUTHOR = Place(
     re.compile(
         r"(?im)(?P<head>(?:^|(?<=[{,\[ \t\"']))(?:author|committer|signed-off-by|maintainer|contact|reported-by|"
-        r"gecos|full[ _]?name|display[ _]?name|real[ _]?name|(?<=\tname)|(?<![\w.\-])name(?= = [A-Z]))"
+        r"gecos|reporter|assignee|submitter|requester|approver|reviewer|on-?call|login:\s{1,4}\S{1,64}\s{1,40}name|"
+        r"full[ _]?name|display[ _]?name|real[ _]?name|(?<=\tname)|(?<![\w.\-])name(?= = [A-Z]))"
         r"[\"']?\s{0,3}[:=]\s{0,3}[\"']?)(?P<n>(?-i:[A-Z\u00c0-\u00de]|\\u00[cd][0-9a-f])[\w.'\-\\]{1,40}(?: "
         r"[\w.'\-\\]{1,40}){1,4})"
     ),
-    ("author", "committer", "signed-off", "maintainer", "contact", "reported-by", "gecos", "name"),
+    (
+        "author",
+        "committer",
+        "signed-off",
+        "maintainer",
+        "contact",
+        "reported-by",
+        "gecos",
+        "name",
+        "report",
+        "assignee",
+        "submitter",
+        "requester",
+        "approver",
+        "reviewer",
+        "on-call",
+        "oncall",
+    ),
 )
+GECOS = Place(
+    re.compile(
+        r"(?m)(?P<head>(?:^|(?<=[\s\"']))[\w.$\-]{1,64}:[x*!]{0,2}:\d{1,10}:\d{1,10}:)"
+        r"(?P<n>[^\W\d_][\w.'\-]{0,30}(?: [\w.'\-]{1,30}){1,4})"
+    ),
+    (":x:", ":*:", ":!:"),
+)
+"""The fifth field of /etc/passwd."""
 BRACKETED = Place(
     re.compile(r"(?<=@)(?P<head>[\w.\-]{3,100} \()(?P<n>[^\W\d_][\w.'\-]{1,30}(?: [\w.'\-]{1,30}){1,3})(?=\))"), ("@",)
 )
@@ -239,4 +292,14 @@ UIDS = Place(
 )
 CARD = re.compile(r"(?<![\d.])\d{4}([ \-])\d{4}\1\d{4}\1\d{1,7}(?!\.?\d)")
 """A card's number, if its last digit fits."""
-PHONE = Place(re.compile(r"(?<![\w+.])\+\d{1,3}[ .\-]?\(?\d{1,4}\)?(?:[ .\-]\d{2,5}){2,4}(?!\d)"), ("+",))
+SOCIAL_HINT = re.compile(r"-\d\d-\d{4}")
+SOCIAL = re.compile(r"(?<![\w.\-])(?!000|666|9)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?![\w.\-])")
+"""A social security number of the USA."""
+PHONE = Place(
+    re.compile(
+        r"(?:(?<![\w+.])(?=\+)|(?i:(?:phone|mobile|\btel|pager|on-call)[:. ]{1,3}))"
+        r"(?P<n>\+\d{1,3}[ .\-]?\(?\d{1,4}\)?(?:[ .\-]\d{2,5}){2,4}(?!\d)"
+        r"|\(?\d{3,5}\)?[ .\-]\d{3,4}[ .\-]?\d{3,5}(?!\d))"
+    ),
+    ("+", "phone", "mobile", "tel:", "tel.", "pager", "on-call"),
+)

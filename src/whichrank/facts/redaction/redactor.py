@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 
 from whichrank.facts.redaction import addresses, harmless, host_places, person_places, places, secret_patterns, secrets
 from whichrank.facts.redaction.addresses import Addresses
-from whichrank.facts.redaction.marks import MARK, Marks, found
+from whichrank.facts.redaction.marks import MARK, Marks, found, found_at, places_of
 from whichrank.facts.redaction.names import Names, compact, members
 
 _HARD = re.compile(r"(?i)\.(?:com|org|edu|gov|mil|internal|lan|corp|intranet|localdomain|example|invalid|amazonaws)$")
+_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069/\\]")
 _LIST_END = re.compile(r"(?<![,;]) |(?<=[,;])  ")
 _BEFORE_VERSION = re.compile(
     r"(?i)(?:version|release|==|>=|<=|~=|cudnn|driver|firmware|fw|vbios)[\s:=v]{0,4}$|(?<![a-z])v$"
@@ -61,6 +62,8 @@ class Learner:
                 for match in near(text, place):
                     if text[match.end("n") : match.end("n") + 1] != "[":
                         learn(match["n"], sure=sure)
+        for match in found_at(host_places.ANSWERED, text, places_of(text, host_places.ASKED), lines=2):
+            learn(match["n"], sure=True)
         for match in near(text, host_places.LISTED):
             self._list(match["list"])
         for match in near(text, host_places.NODELIST):
@@ -100,6 +103,7 @@ class Learner:
             person_places.PERSON,
             person_places.ADDRESSED,
             person_places.AUTHOR,
+            person_places.GECOS,
             person_places.BRACKETED,
         ):
             for match in near(text, place):
@@ -190,7 +194,7 @@ class Redactor:
             return new or match.group()
 
         name = re.sub(r"(?<![A-Za-z0-9\-])[A-Za-z0-9\-]+(?![A-Za-z0-9\-])", other, name)
-        return re.sub(r"[\x00-\x1f/\\]", "_", name)[:200] or "_"
+        return _NOT_IN_NAMES.sub("_", name)[:200] or "_"
 
     def _mail(self, marks: Marks) -> None:
         _at(
@@ -203,7 +207,9 @@ class Redactor:
         _at(marks, person_places.EMAIL, lambda m: self._address(m, marks))
         _at(marks, person_places.AUTHOR, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
         _at(marks, person_places.UIDS, lambda m: _grouped(m, marks, "uid", self.names.uid(m["n"])))
-        _at(marks, person_places.PHONE, lambda _: marks.put("phone", "phone-number"))
+        _at(marks, person_places.PHONE, lambda m: _grouped(m, marks, "phone", "phone-number"))
+        _at(marks, person_places.GECOS, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
+        marks.sub(person_places.SOCIAL, lambda _: marks.put("card", "card-number"), hint=person_places.SOCIAL_HINT)
         marks.sub(person_places.CARD, lambda m: marks.put("card", "card-number") if _is_card(m.group()) else None)
         _at(marks, person_places.SERIALS, lambda m: _grouped(m, marks, "serial", self.names.serial(m["n"])))
 

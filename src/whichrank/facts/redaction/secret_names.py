@@ -112,6 +112,8 @@ _STRONG_PARTS = (
     "password", "passwd", "passphrase", "secret", "apikey", "credential", "connectionstring", "connstr", "authtoken",
     "accesstoken", "sessionid", "privatekey", "accesskey", "webhook",
 )  # fmt: skip
+_ENDS = re.compile(r"(?<!by)(?<!com)(?<!tres)(?<!over)(?<!under)pass(?:wd|word|phrase)?$|pwd$")
+"""How one word that says so ends: requirepass, dbpass, smtppwd."""
 _WEAK = frozenset(["key", "auth", "sig", "signature", "pin", "session"])
 EMPTY = re.compile(
     r"(?:none|null|nil|true|false|yes|no|on|off|unset|empty|undefined|redacted|removed|hidden|masked|str|string|bytes|int|optional|"
@@ -132,7 +134,7 @@ def name_is_secret(name: str) -> str:
         w in ("secret", "password", "passwd", "api", "access") for w in words
     ):
         return ""
-    if any(word in _STRONG for word in words) or any(part in joined for part in _STRONG_PARTS):
+    if any(word in _STRONG or _ENDS.search(word) for word in words) or any(part in joined for part in _STRONG_PARTS):
         return "strong"
     if words[-1:] == ["key"] and len(words) > 1:
         return (

@@ -13,11 +13,12 @@ _KEYWORD = (
     r"cluster|munge|ngc|comet|hub|team|org|project)[_.\- ]?key|authorization|bearer|cookie|session[_\-]?id|"
     r"sessionid|csrf|xsrf|"
     r"connection[_\-]?string|conn[_\-]?str|dsn|webhook|otp|jwt|keytab|seed[_\-]?phrase|mnemonic|(?<=[_\-.])(?:key|pass|pw|pat|sas|psk|auth|sig|pin)"
-    r"|(?<![a-z])(?:pass|pw|psk|auth|sig|signature|pin|sas|pat)(?![a-z])|(?<=[a-z])(?-i:Key|Pass|Pwd|Auth|Sig)|(?<![a-z])key(?![a-z])"
+    r"|(?<![a-z])(?:pass|pw|psk|auth|sig|signature|pin|sas|pat)(?![a-z])|(?<=[a-z])pass(?![a-z])|(?<=[a-z])(?-i:Key|Pass|Pwd|Auth|Sig)|(?<![a-z])key(?![a-z])"
 )
 _TAIL = r"[\w.\-]{0,40}"
 _SIGNS = r"[ \t]{0,40}\s{0,4}(?::=|=>|={1,3}|:)\s{0,4}[ \t]{0,40}"
 _QUOTED = (
+    r"\"(?P<q4>[^\"\\\r\n]{0,1024}(?:\\.[^\"\\\r\n]{0,1024}){1,64})\"|"
     r"\\{0,3}\"(?P<q2>[^\"\r\n]{1,8192}?)\\{0,3}\"|\\{0,3}'(?P<q1>[^'\r\n]{1,8192}?)\\{0,3}'|`(?P<q3>[^`\r\n]{1,8192})`"
 )
 _BARE = r"(?P<bare>[^\s\"'`,;|<>()\[\]{}]{1,8192})"
@@ -69,7 +70,7 @@ SCHEMES = (
 )
 COMMANDS = (
     "sshpass", "mysql", "mariadb", "curl", "wget", "http", "redis-cli", "ldap", "docker login", "htpasswd", "ipmitool",
-    "smbclient", "openssl", "login", "echo",
+    "smbclient", "openssl", "login", "echo", " -p ",
 )  # fmt: skip
 ASSIGNED = re.compile(
     rf"(?P<key>(?:{_KEYWORD}){_TAIL})(?P<sep>{_Q}?(?:\[\d*\])?\]?{_SIGNS})(?:{_QUOTED}|{_BARE})", re.IGNORECASE
@@ -126,14 +127,23 @@ NAME_VALUE = re.compile(
 NETRC = re.compile(
     r"(?P<head>\b(?:login|user|account)\s{1,4})(?P<user>[^\s]{1,128})(?P<sep>\s{1,20}password\s{1,4})(?P<value>[^\s]{1,512})"
 )
+PGPASS = re.compile(
+    r"(?m)(?P<head>^[A-Za-z*\d][\w.*\-]{0,200}(?<!\.py)(?<!\.c[cu])(?<!\.cpp):(?:\d{2,5}|\*):[A-Za-z*][\w.*\-]{0,62}:"
+    r"[A-Za-z*][\w.*\-]{0,62}:)(?P<value>[^\s:]{3,256})$"
+)
+"""host:port:database:user:password."""
+PGPASS_HINT = re.compile(r":(?:\d{2,5}|\*):[A-Za-z*]")
+OTHER_FLAGS = re.compile(r"\b(?:squeue|sacct|srun|sbatch|salloc|scancel|sinfo|(?:docker|podman|nerdctl) run)\b")
+"""Commands whose -p is something else."""
 SHORT_FLAGS = re.compile(
-    r"(?P<head>\b(?:sshpass\s{1,3}-p\s{0,3}|(?:mysql|mysqldump|mariadb|mysqladmin)\b[^\n]{0,200}?\s-p|(?:curl|"
+    r"(?P<head>(?<![\w\-])(?:sshpass\s{1,3}-p\s{0,3}|(?:mysql|mysqldump|mariadb|mysqladmin)\b[^\n]{0,200}?\s-p|(?:curl|"
     r"wget|http)\b[^\n]{0,400}?\s(?:-u|--user|--proxy-user)[ =]{1,3}"
     r"|(?:redis-cli)\b[^\n]{0,200}?\s-a\s{1,3}|(?:ldapsearch|ldapwhoami)\b[^\n]{0,200}?\s-w\s{1,3}|docker "
     r"login\b[^\n]{0,200}?\s-p\s{1,3}"
     r"|htpasswd\b[^\n]{0,100}?\s-b\w*\s\S+\s\S+\s|openssl\b[^\n]{0,200}?\s(?:-k\s|-K\s|-pass(?:in|out)"
     r"?\s(?:pass:)?)\s{0,3}|ipmitool\b[^\n]{0,200}?\s-P\s{1,3}|smbclient\b[^\n]{0,200}?\s-U\s{1,3}\S+%|wandb "
     r"login\s{1,3}(?:--relogin\s)?"
+    r"|-[uU][ =]{1,3}[\"']?(?!\S{1,200}\.py\b)[\w.@$\-]{1,64}[\"']?\s{1,3}-[pP]\s{1,3}(?!\d{1,5}(?::\d{1,5})?\b)"
     r"|huggingface-cli login --token\s|echo\s{1,3}(?=\S+\s*\|\s*(?:sudo -S|passwd|docker login|wandb login|gh auth)))"
     r")(?P<value>[\"']?[^\s\"']{2,512}[\"']?)"
 )

@@ -23,8 +23,11 @@ from whichrank.facts.redaction.secret_patterns import (
     LONGEST_BEFORE,
     NAME_VALUE,
     NETRC,
+    OTHER_FLAGS,
     PAIR,
     PEM_ONE,
+    PGPASS,
+    PGPASS_HINT,
     PLAIN,
     SAID,
     SCHEME,
@@ -143,7 +146,8 @@ def hide_named(marks: Marks, hide: Hide) -> None:
     marks.sub(
         NETRC, lambda m: m["head"] + hide("login", m["user"]) + m["sep"] + hide("password", m["value"]), ("password",)
     )
-    marks.sub(SHORT_FLAGS, lambda m: m["head"] + hide("password", m["value"]), COMMANDS)
+    marks.sub(SHORT_FLAGS, lambda m: _short_flag(m, hide), COMMANDS)
+    marks.sub(PGPASS, lambda m: m["head"] + hide("password", m["value"]), hint=PGPASS_HINT)
 
 
 def _names(marks: Marks) -> Iterator[int]:
@@ -153,6 +157,13 @@ def _names(marks: Marks) -> Iterator[int]:
         if BEFORE_SIGN.match(text, place):
             yield from range(max(behind, place - LONGEST_BEFORE), place + 1)
             behind = place + 1
+
+
+def _short_flag(match: re.Match[str], hide: Hide) -> str | None:
+    line = match.string[max(match.string.rfind("\n", 0, match.start()), match.start() - 200, 0) : match.start()]
+    if match["head"].startswith("-") and OTHER_FLAGS.search(line):
+        return None
+    return match["head"] + hide("password", match["value"])
 
 
 def _name_value(match: re.Match[str], hide: Hide) -> str | None:
@@ -191,7 +202,7 @@ def _full_name(match: re.Match[str]) -> str:
 
 def _value(match: re.Match[str]) -> tuple[str, str]:
     """The group that holds the value, and the value."""
-    for group in ("q2", "q1", "q3", "bare"):
+    for group in ("q4", "q2", "q1", "q3", "bare"):
         if match[group] is not None:
             return group, match[group]
     return "", ""
@@ -268,7 +279,7 @@ def _said(match: re.Match[str], hide: Hide) -> str | None:
     if (
         not worth_hiding(bare, "strong")
         or harmless.is_common(bare)
-        or (bare.isalpha() and bare.islower() and group == "bare")
+        or (bare.isalpha() and bare.islower() and group == "bare" and not _PHRASE.search(match["key"]))
     ):
         return None
     whole, at = match.group(), match.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -83,6 +83,7 @@ def _judged(
             records += found
             sources += noted
     case = build_case(records)
+    case.damaged_dumps = frozenset(_damaged(sources))
     sources = _with_aside(sources, case.set_aside)
     answer = conclude(case, sources, why=why, progress=progress)
     if _generic(answer):
@@ -129,6 +130,17 @@ def _sort(item: Item, outcome: list[tuple[str, Reading]] | Failure) -> tuple[lis
         return [], [Source(item.label, "", "ignored", "not a format that whichrank knows")]
     records = [record for _, reading in outcome for record in reading.records]
     return records, [Source(item.label, name, reading.quality, reading.note) for name, reading in outcome]
+
+
+def _damaged(sources: Iterable[Source]) -> Iterator[int]:
+    """The ranks after which flight-recorder dumps are named that could not be read, or not to their end."""
+    from whichrank.evidence.readers.flight_recorder.names import rank_from_name
+
+    for source in sources:
+        if source.reader == "flight_recorder" and source.quality in ("unusable", "partial"):
+            rank = rank_from_name(source.path)
+            if rank is not None:
+                yield rank
 
 
 def _with_aside(sources: Iterable[Source], aside: Iterable[Source]) -> list[Source]:

@@ -82,7 +82,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     finding = building.found(
         case, _CLAIM, signs, f"The ranks run different NCCL versions: {detail}.", 0.92 if told or at_start else 0.7
     )
-    return [replace(finding, subject=replace(finding.subject, hosts=hosts))]
+    # Who notices prints it, and that may be either side: the odd version is what tells.
+    ranks = tuple(sorted({rank for host in hosts for rank in case.people.ranks_on(host)}))
+    return [replace(finding, subject=replace(finding.subject, hosts=hosts, ranks=ranks))]
 
 
 def _installed(case: Case) -> list[Finding]:

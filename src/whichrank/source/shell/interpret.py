@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
@@ -17,7 +18,7 @@ from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable
 from whichrank.source.shell.syntax import Case, Function, Group, If, Loop, Node, Simple, Step, parse
 from whichrank.source.shell.tokens import Word
-from whichrank.source.shell.words import Field, Value, array, expand, fields, pieces
+from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expand, fields, pieces
 
 QUOTE_LIMIT = 300
 LOOP_LIMIT = 64
@@ -298,6 +299,7 @@ class Interpreter:
         before = env.variables.get(name)
         if raw.startswith("("):
             items, keys = array(raw, word.line)
+            items = items if keys else self.elements(items, name, env)
             if plus and before is not None and before.value.items is not None:
                 items = (*before.value.items, *items)
             env.variables[name] = Variable(Value("", items=items, keys=keys, line=word.line), False)
@@ -312,6 +314,18 @@ class Interpreter:
             text = before.value.text if before is not None else UNKNOWN
             value = value._replace(text=text + value.text)
         self.assign(name, value, word.line, env, sure=sure, exported=exported)
+
+    def elements(self, items: tuple[Word, ...], name: str, env: Environment) -> tuple[Word, ...]:
+        """Those of an array, with the elements of other arrays and its own old ones (`A=("${A[@]}" b)`) put in now."""
+        lookup = self.lookup(env)
+        made: list[Word] = []
+        for item in items:
+            named = [part.text for part in pieces(item.raw) if part.kind == "variable"]
+            if name in named or any((value := lookup(n)) is not None and value.items is not None for n in named):
+                made += [Word(shlex.quote(field.text), item.line) for field in fields(item, lookup)]
+            else:
+                made.append(item)
+        return tuple(made[:MOST_FIELDS])
 
     def element(self, name: str, index: str, item: Word, env: Environment) -> None:
         before = env.variables.get(name)

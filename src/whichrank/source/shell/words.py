@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from whichrank.records.settings import UNKNOWN
 from whichrank.source.shell.tokens import Word, split_words, word_end
 
+LONGEST = 1 << 17
+"""Linux starts no program with a longer argument or variable."""
+MOST_FIELDS = 4096
 _RUN = re.compile(r"[^\\'\"`$]+")
 _IN_DOUBLE = re.compile(r"[^\\\"`$]+")
 _NAME = re.compile(r"\$(?:([A-Za-z_]\w*)|([0-9@*#?$!-]))")
@@ -190,7 +194,7 @@ def _elements(part: Piece, lookup: Lookup) -> list[Field] | None:
         return None
     if part.operator.startswith("!"):
         return [Field(key, value.line, key) for key in value.keys]
-    return [field for item in value.items for field in fields(item, lookup)]
+    return list(islice((field for item in value.items for field in fields(item, lookup)), MOST_FIELDS))
 
 
 def _origin(parts: tuple[Piece, ...], lookup: Lookup) -> int:
@@ -216,7 +220,12 @@ def expand(raw: str, lookup: Lookup) -> Value:
         out.append(UNKNOWN if value is None else value.text)
         fixed = fixed and value is not None and value.fixed
         line = value.line if value is not None and not any(out[:-1]) else 0
-    return Value("".join(out), fixed, line=line)
+    return Value("".join(out), fixed, line=line) if _fits(out) else Value(UNKNOWN, fixed=False)
+
+
+def _fits(parts: list[str]) -> bool:
+    """Whether this can be one argument or variable; `A=$A$A` doubles with every line."""
+    return sum(map(len, parts)) <= LONGEST
 
 
 def _put_in(part: Piece, lookup: Lookup) -> Value | None:
@@ -245,7 +254,8 @@ def _subscript(part: Piece, value: Value | None, lookup: Lookup) -> Value | None
     if value is None or value.items is None:
         return None
     if part.subscript in {"@", "*"}:
-        return Value(" ".join(expand(item.raw, lookup).text for item in value.items), line=value.line)
+        texts = [expand(item.raw, lookup).text for item in value.items[:MOST_FIELDS]]
+        return Value(" ".join(texts), line=value.line) if _fits(texts) else Value(UNKNOWN, fixed=False)
     key = expand(part.subscript, lookup).text
     if value.keys:
         found = next((i for k, i in zip(value.keys, value.items, strict=False) if k == key), None)
@@ -274,7 +284,7 @@ def keep_unknown(raw: str, lookup: Lookup) -> str:
             value = _put_in(part, lookup) if part.kind == "variable" else None
             known = value is not None and bool(value.text.strip(UNKNOWN) or not value.text)
             out.append(value.text.replace(UNKNOWN, "${UNKNOWN}") if known and value is not None else part.source)
-    return "".join(out)
+    return "".join(out) if _fits(out) else raw
 
 
 def array(raw: str, line: int) -> tuple[tuple[Word, ...], tuple[str, ...]]:

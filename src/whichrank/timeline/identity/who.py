@@ -71,7 +71,10 @@ class People:
 
     def ranks_on(self, host: str) -> tuple[int, ...]:
         """All ranks that are known to run on a host."""
-        return tuple(sorted(rank for rank, process in self.by_rank.items() if _same_host(process.host, host)))
+        found = tuple(sorted(rank for rank, process in self.by_rank.items() if _same_host(process.host, host)))
+        # A pod `train-xl-worker-2` calls itself `worker-2`.
+        longer = f"-{short_name(host)}"
+        return found or tuple(sorted(r for r, p in self.by_rank.items() if short_name(p.host or "").endswith(longer)))
 
     def hosts(self) -> set[str]:
         """The hosts of all ranks, by their short names."""
@@ -193,7 +196,7 @@ def _sizes(nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequen
     sizes += [comm.size for report in ras for comm in report.comms]
     sizes += [size for e in events if isinstance(e, _TELL_SIZE) and (size := e.size) is not None]
     sizes += [e.rank + 1 for e in events if e.rank is not None]
-    return sizes
+    return [size for size in sizes if size <= LARGEST_WORLD]
 
 
 def with_ranks_of_only_group(events: Sequence[Event]) -> list[Event]:

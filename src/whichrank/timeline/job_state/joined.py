@@ -83,7 +83,7 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
     if cause is None or named or not subject.hosts or finding.category not in ("hang", "crash"):
         return finding
     ranks = tuple(sorted({rank for host in subject.hosts for rank in case.people.ranks_on(host)}))
-    ranks = ranks or _failed_themselves(case)
+    ranks = ranks or tuple(rank for rank in _failed_themselves(case) if case.people.host_of(rank) is None)
     if not ranks or len(ranks) >= case.world:
         return finding
     if cause.family in _OF_THE_WHOLE_HOST:

@@ -33,6 +33,7 @@ _FATAL: tuple[type[Event], ...] = (
     DataloaderWorkerDied, NodeSilent,
 )  # fmt: skip
 _TERMINATED = (15, 143)
+_COUNTED_ON = 3
 # Peers that leave one after the other: what the last ones print about the first ones.
 _TEARDOWN_TYPES = ("DistNetworkError", "DistStoreError", "ConnectionResetError", "BrokenPipeError", "EOFError")
 
@@ -63,7 +64,22 @@ def at_work(case: Case) -> Event | None:
     # Who only asks is answered by a report that all communicators run.
     complained = case.complaints and not any(_all_run(report) for report in case.ras)
     others = case.stands_still or case.stacks or case.unplaced or case.has_dumps or complained
-    return None if others else next(iter(case.events(AtWork)), None)
+    return None if others else next(iter(case.events(AtWork)), None) or _recovered(case)
+
+
+def _recovered(case: Case) -> Event | None:
+    """The last count of an output that goes on behind all that failed in it, as after a restart."""
+    failed = _failed(case)
+    if not failed or not all(_went_on(case, event) for event in failed):
+        return None
+    progress = next(p for p in case.progress if p.source == failed[-1].ref.source)
+    line = int(progress.line[-1])
+    counted = f"step {progress.step[-1]}" if progress.step[-1] >= 0 else f"epoch {progress.epoch[-1]:g}"
+    return AtWork(ref=Ref(progress.source, f"line {line}", counted), line=line)
+
+
+def _failed(case: Case) -> list[Event]:
+    return [event for kind in _FATAL for event in case.events(kind) if _fails(event)]
 
 
 def _all_run(report: RasReport) -> bool:
@@ -77,10 +93,21 @@ def observed(case: Case) -> Category | None:
     if case.stands_still and not case.goes_on:
         return "hang"
     working = at_work(case)
-    failed = [event for kind in _FATAL for event in case.events(kind) if _fails(event)]
+    failed = [event for event in _failed(case) if not _went_on(case, event)]
     if any(working is None or e.ref.source != working.ref.source or e.line >= working.line for e in failed):
         return "crash"
     return said_category(case)
+
+
+def _went_on(case: Case, event: Event) -> bool:
+    """Whether the same output counts on behind it: ranks that synchronise make no three steps without one that died."""
+    for progress in case.progress:
+        behind = progress.line > event.line
+        if progress.source == event.ref.source and behind.any():
+            counted = np.where(progress.step >= 0, progress.step, np.nan_to_num(progress.epoch, nan=-1.0))[behind]
+            if len(np.unique(counted[counted >= 0])) >= _COUNTED_ON:
+                return True
+    return False
 
 
 def _of_event(event: Event) -> Finish:

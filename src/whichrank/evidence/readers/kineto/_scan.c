@@ -885,8 +885,12 @@ static int parse(Batch *batch)
 static int64_t asked(PyObject *number_of, int what, const Table *table, const Entry *entry)
 {
     const char *text = (const char *)table->arena + entry->from;
-    PyObject *found = PyObject_CallFunction(number_of, "iy#y#", what, text, (Py_ssize_t)entry->split,
-                                            text + entry->split, (Py_ssize_t)(entry->size - entry->split));
+    /* Not "y#": built with Python 3.13 or later that fails in an earlier one, whatever the limited API says. */
+    PyObject *head = PyBytes_FromStringAndSize(text, (Py_ssize_t)entry->split);
+    PyObject *tail = PyBytes_FromStringAndSize(text + entry->split, (Py_ssize_t)(entry->size - entry->split));
+    PyObject *found = head && tail ? PyObject_CallFunction(number_of, "iOO", what, head, tail) : NULL;
+    Py_XDECREF(head);
+    Py_XDECREF(tail);
     if (found == NULL)
         return -1;
     int64_t answer = PyLong_AsLongLong(found);
@@ -949,7 +953,8 @@ static PyObject *noted(const Batch *batch)
         const Row *row = &batch->rows[i];
         if (!row->args_size)
             continue;
-        PyObject *pair = Py_BuildValue("(Iy#)", i, (const char *)batch->data + row->args, (Py_ssize_t)row->args_size);
+        PyObject *args = PyBytes_FromStringAndSize((const char *)batch->data + row->args, (Py_ssize_t)row->args_size);
+        PyObject *pair = args == NULL ? NULL : Py_BuildValue("(IN)", i, args);
         if (pair == NULL || PyList_Append(list, pair) < 0)
             Py_CLEAR(list);
         Py_XDECREF(pair);

@@ -7,6 +7,8 @@ below it (`rank 3: 212.4`); lines that begin with a rank and go on with names an
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 
 from whichrank.evidence.readers.rank_values.rows import MOST, rows
 from whichrank.evidence.readers.rank_values.tables import tables
@@ -14,13 +16,15 @@ from whichrank.evidence.text.prefixes import Clock, clock_of
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
-from whichrank.records.rank_values import RankValues
+from whichrank.records.rank_values import RankValue, RankValues
 
 NAME = "rank_values"
 BESIDE = True
 
 _LARGEST = 1 << 20
 """Of a longer text the end is read: what was measured last."""
+_MOST_RANKS = 1 << 18
+"""Ranks of all values together."""
 _MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)")
 _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
@@ -41,11 +45,21 @@ def read(item: Item) -> Reading:
     if not _WORTH.search(data):
         return Reading([], "ignored", "no values by rank")
     lines = list(enumerate(data.decode("utf-8", "replace").split("\n"), first))
-    cells = sorted([*tables(lines), *rows(lines, _clock(item))][:MOST], key=lambda cell: cell.line)
+    cells = sorted(_bounded(chain(tables(lines), rows(lines, _clock(item)))), key=lambda cell: cell.line)
     members = {cell.member for cell in cells}
     if len(members) < 2:
         return Reading([], "ignored", "no values by rank")
     return Reading([RankValues(item.label, tuple(cells))], "complete")
+
+
+def _bounded(cells: Iterable[RankValue]) -> Iterator[RankValue]:
+    """The first of them: a row may speak of many ranks at once (`0-65535`)."""
+    left = _MOST_RANKS
+    for cell in islice(cells, MOST):
+        left -= len(cell.member.ranks)
+        if left < 0:
+            return
+        yield cell
 
 
 def _clock(item: Item) -> Clock:

@@ -25,6 +25,8 @@ With stacks or logs in the same folder whichrank names the reason itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -93,14 +95,22 @@ def _message(case: Case, trouble: Trouble, where: str) -> str:
             known = "every rank that left a dump has arrived, and the dumps don't show whether there are more"
             return f"{waiting.capitalize()} in {where}; {known}."
         suspects = wording.ranks_text(trouble.candidates)
-        return f"{waiting.capitalize()} in {where} for one of {suspects}, none of which left a dump."
+        readable = "" if case.damaged_dumps.isdisjoint(trouble.candidates) else " that can be read"
+        return f"{waiting.capitalize()} in {where} for one of {suspects}, none of which left a dump{readable}."
     missing = wording.culprits_text(case, trouble.ranks).capitalize()
     if trouble.shape == "lost":
         verb = "has" if len(trouble.ranks) == 1 else "have"
-        return f"{missing} {verb} not reached {where}, where {waiting}, and left no dump."
+        return f"{missing} {verb} not reached {where}, where {waiting}, and {_dump_of(case, trouble.ranks)}."
     last = wording.last_entry(wording.lineup_of(case), trouble.ranks[0])
     after = f"; the last it issued was {last.quote}" if last else ""
     return f"{missing} never reached {where}, where {waiting}{after}."
+
+
+def _dump_of(case: Case, ranks: Sequence[int]) -> str:
+    """What there is of their dumps."""
+    if not case.damaged_dumps.issuperset(ranks):
+        return "left no dump" if case.damaged_dumps.isdisjoint(ranks) else "left no dump that can be read"
+    return "its dump is cut or damaged" if len(ranks) == 1 else "their dumps are cut or damaged"
 
 
 def _alternatives(trouble: Trouble, left: float) -> tuple[Alternative, ...]:

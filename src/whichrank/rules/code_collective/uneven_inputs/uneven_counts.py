@@ -22,6 +22,7 @@ Needs a script that says it, with the rank in the line or the file.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from whichrank.facts.fixes import fix
@@ -44,6 +45,7 @@ _CLAIM = Claim(
     alternatives=(("conditional-collective", 0.12, "a rank may have taken another path"),),
 )
 _SPEAKERS = 3
+_NAMES = re.compile(r"(?i:\brank[ =:#]{0,2}(\d{1,6})\b)")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -53,13 +55,20 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     told: dict[str, dict[int, Seen]] = {}
     for s in known_messages.seen(case, "says-input-count"):
-        if s.sign.rank is not None:
-            told.setdefault(s.group("unit").lower() or s.group("named").lower(), {}).setdefault(s.sign.rank, s)
+        rank = s.sign.rank if s.sign.rank is not None else _own_name(s.sign.ref.quote)
+        if rank is not None:
+            told.setdefault(s.group("unit").lower() or s.group("named").lower(), {}).setdefault(rank, s)
     for ranks in told.values():
         fewer = _fewer({rank: _count(s) for rank, s in ranks.items()})
         if fewer:
             return [_finding(case, ranks, fewer)]
     return []
+
+
+def _own_name(line: str) -> int | None:
+    """The rank that a line without a telling prefix names, if it names one."""
+    names = set(_NAMES.findall(line))
+    return int(names.pop()) if len(names) == 1 else None
 
 
 def _count(s: Seen) -> int:
