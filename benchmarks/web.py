@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import select
 import socket
@@ -16,12 +15,11 @@ RANKS, SECONDS = 64, 15
 RANK = "import time; time.sleep(600)"
 START = f"RANK=$r LOCAL_RANK=$r WORLD_SIZE={RANKS} {sys.executable} -c '{RANK}'"
 JOB = f"trap 'kill $(jobs -p)' TERM; for r in $(seq 0 {RANKS - 1}); do {START} & done; wait"
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """Of all its threads, to the nanosecond: ticks are too coarse for a share of one percent."""
+    return sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def browsers(url: str, count: int) -> list[socket.socket]:

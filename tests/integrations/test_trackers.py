@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.run import watched
 from tests.run.monitoring.test_notify import diagnosis
 from whichrank.model.errors import UsageError
 from whichrank.run.monitoring.notify import Notifier
@@ -137,6 +138,40 @@ def test_wandb_offline_has_the_alert_and_the_summary(tmp_path: Path, monkeypatch
     }  # fmt: skip
     assert json.loads(summary["whichrank/cause"]) == "conditional-collective"
     assert list(tmp_path.glob("wandb/offline-run-*/files/media/html/**/*.html"))
+
+
+CRASH = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+for step in range(5):
+    if step == 3 and dist.get_rank() == 1:
+        raise ValueError("sample 17 is damaged")
+    dist.all_reduce(torch.ones(4))
+"""
+
+
+@pytest.mark.bars
+def test_trackers_hear_of_a_real_job(tmp_path: Path) -> None:
+    """Two ranks, one of which fails, and all trackers that are installed told by one run."""
+    pytest.importorskip("torch")
+    places = {"tensorboard": f"{tmp_path}/logs", "trackio": "real", "mlflow": "real", "wandb": "real"}
+    known = [name for name in places if importlib.util.find_spec(name)]
+    script = tmp_path / "train.py"
+    script.write_text(CRASH)
+    command = watched.forked(script, world=2)
+    targets = [word for name in known for word in ("--notify", f"{name}:{places[name]}")]
+    told = {"MLFLOW_TRACKING_URI": (tmp_path / "mlruns").as_uri(), "MLFLOW_ALLOW_FILE_STORE": "true",
+            "TRACKIO_DIR": str(tmp_path / "trackio"), "WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path)}  # fmt: skip
+    done = watched.run(command, tmp_path / "out", *targets, **told)
+    assert done.verdict["cause"] == "rank-exception"
+    assert "could not tell" not in done.stderr, done.stderr
+    left = {
+        "tensorboard": "logs/whichrank/events*", "trackio": "trackio/real*.db", "wandb": "wandb/offline-run-*/*.wandb",
+        "mlflow": "mlruns/*/*/tags/whichrank.cause",
+    }  # fmt: skip
+    assert [name for name in known if not list(tmp_path.glob(left[name]))] == [], done.stderr
+    words = b"".join(file.read_bytes() for name in known for file in tmp_path.glob(left[name]))
+    assert words.count(b"rank-exception") >= len(known)
 
 
 def test_a_tracker_that_is_not_there_is_told_before_the_job_starts(monkeypatch) -> None:

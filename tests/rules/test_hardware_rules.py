@@ -221,6 +221,7 @@ def test_a_gpu_that_no_rank_is_known_of_is_named(tmp_path):
     assert (finding.subject.ranks, finding.subject.hosts) == ((), ("node8",))
     assert "0000:17:00" in finding.message
     assert "node8" in finding.message
+    assert finding.next[0].command.startswith("lspci -vvv -s 0000:17:00;"), "a command that can be run as it is"
 
 
 def test_an_nvswitch(tmp_path):

@@ -151,7 +151,15 @@ def unpack(slot: bytes) -> Words | None:
 
 
 def newest(data: bytes) -> Words | None:
-    """The newest whole slot of a file."""
-    slots = [unpack(data[at : at + SLOT]) for at in (0, SLOT)]
-    whole = [words for words in slots if words is not None]
-    return max(whole, key=lambda words: words.beat) if whole else None
+    """The newest whole slot of a file. The other one is only looked at where the newest is torn."""
+    slots = [data[:SLOT], data[SLOT:SIZE]]
+    for slot in sorted(slots, key=_beat, reverse=True):
+        words = unpack(slot)
+        if words is not None:
+            return words
+    return None
+
+
+def _beat(slot: bytes) -> int:
+    """What a slot says of its age, whole or not."""
+    return int(_FORM.unpack_from(slot)[2]) if len(slot) == SLOT else -1

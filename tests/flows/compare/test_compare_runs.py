@@ -129,6 +129,22 @@ def test_secrets_of_a_command_are_not_kept() -> None:
     ]
 
 
+def test_a_rank_that_only_the_verdict_calls_slow_stands_before_the_verdict_itself(tmp_path: Path) -> None:
+    who = {"ranks": [1], "code": [{"file": "train.py", "line": 16, "function": "main", "rank": 1}]}
+    slow = {"verdict": {"category": "slow", "cause": "straggler", "culprits": who}}
+    for side, verdict in (("a", None), ("b", slow)):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "run.json").write_text('{"state": "ended", "world_size": 2, "exit_code": 0}')
+        if verdict:
+            (tmp_path / side / "verdict.json").write_text(json.dumps(verdict))
+    found, _ = compare(tmp_path / "a", tmp_path / "b")
+    assert [(one.what, one.b) for one in found] == [
+        ("rank 1", "holds the others up"),
+        ("verdict", "slow: straggler, rank 1"),
+    ]
+    assert found[0].why == "mostly at train.py:16"
+
+
 def test_damaged_files_are_no_run(tmp_path: Path) -> None:
     for name, text in (("run.json", "[1"), ("conditions.json", '{"ranks": 7, "host": []}'), ("history.jsonl", "\0\n{")):
         (tmp_path / name).write_text(text)

@@ -30,7 +30,8 @@ def loop(config):
     model = ray.train.torch.prepare_model(torch.nn.Linear(8, 1))
     marking.follow(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for x, y in marking.data(torch.utils.data.DataLoader(common.Samples(), batch_size=1)):
+    loader = ray.train.torch.prepare_data_loader(torch.utils.data.DataLoader(common.Samples(), batch_size=1))
+    for x, y in marking.data(loader):
         loss = (model(x) - y).square().mean()
         time.sleep(0.01)
         loss.backward()

@@ -101,6 +101,22 @@ def test_a_command_can_be_copied(browser, tmp_path):
     assert browser.execute_script("return document.querySelector('[data-copy]').textContent") == "Copied"
 
 
+def test_a_note_behind_a_command_is_not_copied(browser, tmp_path):
+    told = standin.hang()
+    steps = ("ss -tn state syn-recv (on the peer)", "grep '(x)' log", "py-spy dump --pid $(pgrep -n python)")
+    shown(browser, replace(told, next=tuple(replace(told.next[0], command=step) for step in steps)), tmp_path)
+    commands = browser.execute_script("return [...document.querySelectorAll('.command code')].map((c) => c.innerText)")
+    assert {"ss -tn state syn-recv", *steps[1:]} <= set(commands)
+    assert "On the peer:" in browser.execute_script("return document.body.innerText")
+
+
+@pytest.mark.parametrize(("category", "who"), [("healthy", ""), ("unknown", "not known")])
+def test_where_nobody_is_to_blame_no_card_says_who(category, who):
+    told = replace(standin.hang().verdict, category=category, cause=category, culprits=Subject(), victims=())
+    whole = "".join(html.render(replace(standin.hang(), verdict=told)))
+    assert ("<span>Who</span>" in whole, who in whole) == (category == "unknown", True)
+
+
 def test_hostile_words_are_text(browser, tmp_path):
     ref = Ref(HOSTILE, HOSTILE, HOSTILE + "A" * 10_000_000, 2, HOSTILE, "2026-01-01T00:00:00Z")
     told = standin.hang()

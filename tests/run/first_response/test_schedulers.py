@@ -30,10 +30,13 @@ def test_the_nodes_of_a_slurm_job(tmp_path):
         while (tmp_path / "log").read_text().count("third step") < 2 if (tmp_path / "log").exists() else True:
             assert time.monotonic() < deadline, slurm.shown(job)
             time.sleep(0.2)
-        command = [sys.executable, "-m", "whichrank", "collect", "--slurm-job", str(job), "--format", "json"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=tmp_path, env=slurm.environment, timeout=120, check=False
-        )
+        done, stacks = (
+            subprocess.run(
+                [sys.executable, "-m", "whichrank", verb, "--slurm-job", str(job), "--format", "json"],
+                capture_output=True, text=True, cwd=tmp_path, env=slurm.environment, timeout=120, check=False,
+            )
+            for verb in ("collect", "stacks")
+        )  # fmt: skip
         slurm.call("scancel", job)
         slurm.wait(job)
     assert done.returncode == 1, done.stderr
@@ -41,6 +44,8 @@ def test_the_nodes_of_a_slurm_job(tmp_path):
     assert document["verdict"]["culprits"]["ranks"] == [1]
     assert {(rank["rank"], rank["host"]) for rank in document["ranks"]} == {(0, "n1"), (1, "n2")}
     assert "2 of 2 ranks on 2 of 2 nodes" in done.stderr
+    assert stacks.returncode == 0, stacks.stderr
+    assert json.loads(stacks.stdout)["ranks"] == [0, 1]
 
 
 KUBECTL = """#!/bin/sh
@@ -59,26 +64,40 @@ exec "$@"
 """
 
 
-def test_the_pods_of_a_job(tmp_path):
-    """A rank that is not Python: what can be had of it comes through, and the pod that fails is told."""
-    log = tmp_path / "calls"
-    (tmp_path / "kubectl").write_text(KUBECTL.format(log=log))
+def of_pods(tmp_path, rank, verb, *more):
+    """What a verb says of the pods of a job; one of them runs this command as rank 0, the other one fails."""
+    (tmp_path / "kubectl").write_text(KUBECTL.format(log=tmp_path / "calls"))
     (tmp_path / "kubectl").chmod(0o755)
     port = free_port()
     known = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "llama-0", "MASTER_PORT": str(port)}
-    rank = subprocess.Popen(["sleep", "120"], env=known)
+    running = subprocess.Popen(rank, env=known, stdout=subprocess.PIPE)
     try:
-        command = [sys.executable, "-m", "whichrank", "collect", "--k8s", "train/job-name=llama", "--k8s-container",
-                   "main", "--job", f"llama-0:{port}", "--out", str(tmp_path / "bundle")]  # fmt: skip
+        running.stdout.readline()
+        command = [sys.executable, "-m", "whichrank", verb, "--k8s", "train/job-name=llama", "--k8s-container", "main",
+                   "--job", f"llama-0:{port}", *more]  # fmt: skip
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     finally:
-        rank.kill()
-        rank.wait()
+        running.kill()
+        running.communicate()
+
+
+def test_the_stacks_of_the_pods_of_a_job(tmp_path):
+    code = "import time\ndef fetch_shard():\n    time.sleep(120)\nprint('ready', flush=True)\nfetch_shard()\n"
+    done = of_pods(tmp_path, [sys.executable, "-c", code], "stacks")
+    assert done.returncode == 0, done.stderr
+    assert "fetch_shard" in done.stdout
+    assert "llama-1 failed: error: unable to upgrade connection" in done.stderr
+
+
+def test_the_pods_of_a_job(tmp_path):
+    """A rank that is not Python: what can be had of it comes through, and the pod that fails is told."""
+    rank = ["sh", "-c", "echo ready; exec sleep 120"]
+    done = of_pods(tmp_path, rank, "collect", "--out", str(tmp_path / "bundle"))
     assert done.returncode in (1, 3), done.stderr
     assert "1 of 2 ranks on 1 of 2 nodes" in done.stderr
     assert "llama-1 failed: error: unable to upgrade connection" in done.stderr
     assert len(list(tmp_path.glob("bundle/nodes/*/environment/rank_0.env"))) == 1
-    calls = log.read_text().splitlines()
+    calls = (tmp_path / "calls").read_text().splitlines()
     assert calls[0] == "--namespace train get pods --selector job-name=llama --output json"
     assert calls[1].startswith("--namespace train exec --stdin llama-")

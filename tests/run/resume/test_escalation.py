@@ -57,6 +57,17 @@ def test_a_failure_that_was_explained_at_the_same_place_is_not_tried_again() -> 
     assert reason_to_stop(PLAN, [attempt("unknown", position=900), known]) == "", "it was another failure"
 
 
+def test_who_ended_without_a_line_of_code_explains_nothing() -> None:
+    """A rank that is seen to call sys.exit first is named, and nobody knows yet why it did."""
+    silent = attempt("rank-exception", ranks=(1,))
+    assert silent.explained_by == "unknown"
+    assert reason_to_stop(PLAN, [silent, attempt("rank-exception", 1, ranks=(1,))]) == ""
+    known = attempt("rank-exception", 1, ranks=(1,), place="train.py:7")
+    assert known.explained_by == "rank-exception"
+    assert reason_to_stop(PLAN, [silent, known]).startswith("the cause is known now (rank-exception of rank 1")
+    assert attempt("link-down").explained_by == "link-down"
+
+
 def test_the_cost_is_told_and_normal_comes_back(tmp_path: Path) -> None:
     told: list[str] = []
     restarts = Restarts(PLAN, tmp_path, told.append)
@@ -131,7 +142,7 @@ def test_drills_that_the_first_run_leaves_unknown_are_settled(
     done = silent_job(tmp_path, how)
     attempts = done.document("run.json")["restart"]["attempts"]
     assert [each["evidence"] for each in attempts] == ["normal", "more evidence"], json.dumps(attempts, indent=1)
-    # Whoever is seen to end first may be guessed at, without a line and with little confidence.
+    # Whoever is seen to end first may be named, without a line that says why.
     assert attempts[0]["cause"] == "unknown" or attempts[0]["place"] is None, json.dumps(attempts, indent=1)
     assert "the failure is unexplained" in done.stderr
     assert attempts[1]["cause"] == "rank-exception"
@@ -154,6 +165,7 @@ def test_a_start_after_the_verdict_is_a_normal_one(tmp_path: Path) -> None:
     done = silent_job(tmp_path, "elsewhere", str(tmp_path / "starts"))
     attempts = done.document("run.json")["restart"]["attempts"]
     assert [each["evidence"] for each in attempts] == ["normal", "more evidence", "normal"], done.stderr
-    assert [each["cause"] for each in attempts[:2]] == ["unknown", "rank-exception"]
+    assert attempts[0]["place"] is None, "who ended silently can only be guessed at"
+    assert (attempts[1]["cause"], attempts[1]["place"].rpartition("/")[2]) == ("rank-exception", "silent_job.py:30")
     assert "the cause is known (rank-exception): back to normal" in done.stderr
     assert done.code == 0

@@ -20,8 +20,11 @@ import pytest
 from tests import cost
 from tests.run import small
 from whichrank.evidence.collectors import processes
+from whichrank.model import last_words as layout
+from whichrank.model.last_words import Words
 from whichrank.run import small_server
-from whichrank.run.watch.rank_table import Row
+from whichrank.run.watch.job_processes import Member
+from whichrank.run.watch.rank_table import Row, doing
 from whichrank.run.web import server as module
 from whichrank.run.web.live import page
 from whichrank.run.web.page_state import LastSamples, State, groups, spans
@@ -196,6 +199,13 @@ def test_of_many_ranks_the_late_ones_are_shown(tmp_path: Path) -> None:
     assert 9000 in [row[0] for row in said["rows"]]
     assert len(said["tiles"]) == 16_384
     assert said["tiles"][9000] == "l"
+
+
+def test_a_process_without_torch_is_not_said_to_hold_the_interpreter() -> None:
+    """Only the thread that begins with torch writes regularly."""
+    silent = Words(rank=0, phase=layout.STARTED, beat_ns=1)
+    assert doing(Member(silent, "0")) == "started"
+    assert doing(Member(silent._replace(phase=layout.JOINED), "0")) == "interpreter held"
 
 
 def test_the_job_has_the_name_of_its_script(tmp_path: Path) -> None:

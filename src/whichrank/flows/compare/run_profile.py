@@ -71,9 +71,14 @@ class Profile:
         return bool(self.run or self.settings or self.verdict or self.command)
 
     def stragglers(self) -> dict[int, dict[str, Any]]:
-        """Ranks that held the others up."""
-        told = self.run.get("stragglers")
-        rows = [as_dict(row) for row in told] if isinstance(told, list) else []
+        """Ranks that held the others up: by the verdict on a slow run, and by what the watcher has seen."""
+        verdict = as_dict(self.verdict.get("verdict"))
+        who = as_dict(verdict.get("culprits")) if verdict.get("category") == "slow" else {}
+        place = next(
+            (f"{code.get('file')}:{code.get('line')}" for code in map(as_dict, _listed(who.get("code")))), None
+        )
+        rows = [{"rank": rank, "place": place} for rank in _listed(who.get("ranks"))]
+        rows += map(as_dict, _listed(self.run.get("stragglers")))
         return {row["rank"]: row for row in rows if isinstance(row.get("rank"), int)}
 
     def rates(self) -> dict[int, float]:
@@ -239,6 +244,10 @@ def _text(path: Path) -> str:
 def as_dict(value: Any) -> dict[str, Any]:
     """The value, if it is an object of JSON."""
     return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _number(text: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -21,6 +22,7 @@ LONGEST = 2000
 """Characters of any one text; what is quoted can be a line of megabytes."""
 SENTENCE, FIXES = 420, 3
 OPEN = ("proof", "the code", "the cycle", "it could also be", "also found", "next commands", "hypotheses")
+_NOTE = re.compile(r"(.{1,400}\S) \(([a-z][^()]{0,60})\)", re.DOTALL)
 TONES = {"healthy": "good", "unknown": "calm", "slow": "warn", "config": "warn"}
 
 
@@ -67,18 +69,26 @@ def _answer(diagnosis: Diagnosis, told: Outline, sections: dict[str, Section]) -
     cause = verdict.cause if verdict.cause != verdict.category else ""
     yield f"<span>{_text(cause)}</span></p><h1>{text(shortened(told.sentence, SENTENCE))}</h1>"
     facts = [word for word in kind[1:] if word != cause and not word.endswith(" sure")]
-    yield f'<p class="label">{_text(" · ".join(facts))}</p></header>\n<div class="facts">\n'
-    yield _fact("Who", _who(diagnosis))
-    if verdict.category not in ("healthy", "unknown"):
-        yield _fact("Confidence", _confidence(verdict.confidence))
-    if diagnosis.job.world_size and verdict.victims:
-        waiting = f"{len(verdict.victims):,} of {diagnosis.job.world_size:,} ranks"
-        yield _fact(
-            "Waiting, not the cause", f'<b>{waiting}</b><p class="soft">{_text(ranges(verdict.victims, 6))}</p>'
-        )
-    yield "</div>\n"
+    told_of = " · ".join(f"<span>{_text(fact)}</span>" for fact in facts)
+    yield f'<p class="label">{told_of}</p></header>\n'
+    yield _facts(diagnosis)
     yield f'<div class="act"><section><h2>Fix</h2>{_fix(diagnosis, sections)}</section>\n'
     yield f"<section><h2>Next command</h2>{_command(_next(diagnosis))}</section></div>\n"
+
+
+def _facts(diagnosis: Diagnosis) -> str:
+    """Who, how sure, and who only suffers from it; nothing of that where nothing is wrong."""
+    verdict, world = diagnosis.verdict, diagnosis.job.world_size
+    if verdict.category == "healthy":
+        return ""
+    cards = [_fact("Who", _who(diagnosis))]
+    if verdict.category != "unknown":
+        cards.append(_fact("Confidence", _confidence(verdict.confidence)))
+    if world and verdict.victims:
+        title = "Waiting, not the cause" if verdict.category in ("hang", "slow") else "Affected, not the cause"
+        some = f"{len(verdict.victims):,} of {world:,} ranks"
+        cards.append(_fact(title, f'<b>{some}</b><p class="soft">{_text(ranges(verdict.victims, 6))}</p>'))
+    return f'<div class="facts">\n{"".join(cards)}</div>\n'
 
 
 def _fact(title: str, inner: str) -> str:
@@ -102,7 +112,7 @@ def _who(diagnosis: Diagnosis) -> str:
     elif who.code:
         name, about = str(who.code[0]), _more(len(who.code))
     else:
-        name, about = "nobody in particular", ""
+        name, about = "not known" if diagnosis.verdict.category == "unknown" else "no rank in particular", ""
     known_as = f'<p class="soft">{_text(about)}</p>' if about else ""
     return f"<b>{_text(name)}</b>{known_as}{_places(who, name)}"
 
@@ -161,10 +171,17 @@ def _next(diagnosis: Diagnosis) -> NextStep:
 def _command(step: NextStep, *, alone: bool = True) -> str:
     """A command to copy; where it stands below one cause, the others that it would settle are left out."""
     settles = f" Settles: {', '.join(step.settles)}." if step.settles and alone else ""
-    return (
-        f'<div class="command"><code>{_text(step.command)}</code><button type="button" data-copy>Copy</button></div>'
-        f'<p class="soft">{_text(_sentence(step.why))} ({DISTURBS[step.disturbs]}).{_text(settles)}</p>'
-    )
+    why = f"{_sentence(step.why)} ({DISTURBS[step.disturbs]}).{settles}"
+    return f'{_to_copy(step.command)}<p class="soft">{_text(why)}</p>'
+
+
+def _to_copy(command: str) -> str:
+    """A command with its button; a note behind it ("on the peer") is not copied."""
+    found = _NOTE.fullmatch(command)
+    words, note = found.groups() if found else (command, "")
+    aside = f'<p class="soft">{_text(_sentence(note))}:</p>' if note else ""
+    button = '<button type="button" data-copy>Copy</button>'
+    return f'{aside}<div class="command"><code>{_text(words)}</code>{button}</div>'
 
 
 def _sentence(words: str) -> str:
@@ -235,10 +252,7 @@ def _section(part: Section, around: Mapping[str, Context] | None = None) -> str:
 
 
 def _copied(point: Point) -> str:
-    commands = "".join(
-        f'<div class="command"><code>{_text(line)}</code><button type="button" data-copy>Copy</button></div>'
-        for line in point.verbatim
-    )
+    commands = "".join(map(_to_copy, point.verbatim))
     return f'{commands}<p class="soft">{_text(_sentence(point.text))}</p>'
 
 

@@ -72,4 +72,4 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Sequenc
         f"<tr>{''.join(f'<td{attributes(i, cell)}>{text(cell)}</td>' for i, cell in enumerate(row))}</tr>"
         for row in rows
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -24,6 +24,9 @@ The log says that the link is gone, not which part failed.
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState, KernelEvent
@@ -46,13 +49,14 @@ _CLAIM = Claim(
     alternatives=(("xid-gpu-fault", 0.05, "the driver reports it as an Xid; another fault may have come first"),),
     next=(
         NextStep(
-            "lspci -vvv -s BUS_ID; ipmitool sel list",
+            "lspci -vvv -d 10de:; ipmitool sel list",
             "tells whether the device answers, and whether power or heat was reported",
             ("gpu-fell-off-bus", "gpu-thermal-or-power"),
             "none",
         ),
     ),
 )
+_ADDRESS = re.compile(r"[0-9a-fA-F:.]{5,16}")
 _JUST_BEFORE_NS = 120 * 10**9
 _LOST = ("gpu is lost", "unknown error", "err!", "insufficiently powered", "fallen off the bus")
 
@@ -79,10 +83,16 @@ def _by_kernel(case: Case) -> list[Finding]:
     message = f"{who} fell off the PCIe bus{_at(first)}.{hardware_findings.aside(case, events, weight)}"
     return [
         hardware_findings.found(
-            case, _CLAIM, refs, message, 0.94, weight=weight, subject=hardware_findings.subject_of(case, events),
-            onset_ns=kernel_events.onset(events),
+            case, _asking(first.device), refs, message, 0.94, weight=weight, onset_ns=kernel_events.onset(events),
+            subject=hardware_findings.subject_of(case, events),
         )
     ]  # fmt: skip
+
+
+def _asking(device: str) -> Claim:
+    """The next command asks for the device where its address is known, and for all of NVIDIA's otherwise."""
+    steps = tuple(replace(step, command=step.command.replace("-d 10de:", f"-s {device}")) for step in _CLAIM.next)
+    return replace(_CLAIM, next=steps) if _ADDRESS.fullmatch(device) else _CLAIM
 
 
 def _at(event: KernelEvent) -> str:

@@ -90,8 +90,9 @@ class Attempt:
 
     @property
     def explained_by(self) -> str:
-        """The cause, unless it is little more than a guess: then more evidence is still worth its cost."""
-        return self.cause if self.confidence >= escalation.EXPLAINED else "unknown"
+        """The cause, unless it is a guess, or lacks the line that explains it: then more evidence is worth its cost."""
+        known = self.confidence >= escalation.EXPLAINED and (self.place or self.cause not in escalation.NEED_A_LINE)
+        return self.cause if known else "unknown"
 
     def judged(self, diagnosis: Diagnosis) -> None:
         """What the evidence says of it."""
@@ -180,7 +181,7 @@ def reason_to_stop(plan: Plan, attempts: list[Attempt]) -> str:
         # The same failure again is no reason to stop while there is more evidence to be had.
         if escalation.exhausted(last.level, last.explained_by):
             return "it can't be explained with all the evidence that can be had"
-    elif why := no_way_on(attempts) or _explained(attempts):
+    elif why := _explained(attempts) or no_way_on(attempts):
         return why
     launches = sum(not attempt.by_agent and not attempt.earlier for attempt in attempts)
     if launches > plan.restarts:
@@ -190,7 +191,7 @@ def reason_to_stop(plan: Plan, attempts: list[Attempt]) -> str:
 
 def _explained(attempts: list[Attempt]) -> str:
     """The failure that nobody could explain came again at the same place, with more evidence, and now has a cause."""
-    if len(attempts) < 2 or not attempts[-1].level:
+    if len(attempts) < 2 or not attempts[-1].level or attempts[-1].explained_by in escalation.UNEXPLAINED:
         return ""
     before, last = attempts[-2:]
     if before.newest != last.newest or before.code != last.code or not _same_step(before, last):

@@ -187,7 +187,7 @@ def doing(member: Member) -> str:
         return "ended" if words.phase == layout.ENDED else "gone"
     if member.stopped:
         return "stopped"
-    if member.holds_gil:
+    if member.holds_gil and words.phase >= layout.IMPORTING:  # before, nothing inside tells of itself regularly
         return "interpreter held"
     if words.phase == layout.JOINED:
         if words.flags & layout.IN_COLLECTIVE and words.operation:

@@ -11,6 +11,7 @@
   const number = (value, digits = 1) =>
     value === null || value === undefined ? "–" : value >= 100 ? String(Math.round(value)) : value >= 10 ? value.toFixed(digits) : value.toFixed(2);
   const seconds = (value) => (!value ? "" : value < 100 ? `${value.toFixed(1)} s` : value < 6000 ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`);
+  const count = (ranks) => ranks.toLocaleString("en");
   const size = (mib) => (mib === null || mib === undefined ? "" : mib < 10240 ? `${mib} MiB` : `${(mib / 1024).toFixed(1)} GiB`);
   const tone = { running: "good", confirmed: "bad", stuck: "bad", suspect: "warn", ending: "warn", restarting: "warn" };
   const words = { confirmed: "hang", stuck: "hang", suspect: "suspicious" };
@@ -26,7 +27,7 @@
     $("where").textContent = s.attempt > 1 ? `attempt ${s.attempt}` : "";
     $("out").textContent = `results in ${s.out}`;
     document.title = `${words[s.state] || s.state} · ${s.job} · whichrank`;
-    $("c-ranks").textContent = s.seen < s.world ? `${s.seen} of ${s.world}` : s.seen;
+    $("c-ranks").textContent = s.seen < s.world ? `${count(s.seen)} of ${count(s.world)}` : count(s.seen);
     $("c-steps").textContent = s.steps === null ? (s.step ? s.step : "–") : number(s.steps);
     $("c-steps-label").textContent = s.steps === null && s.step ? "steps so far" : "steps per second";
     $("c-rate").textContent = number(s.rate);
@@ -70,7 +71,7 @@
     $("groups").replaceChildren(
       ...s.groups.map((g) => {
         const item = make("li", null, g.letter === "l" ? "late" : "");
-        item.append(make("i", null, `t-${g.letter}`), make("b", `${g.count} rank${g.count === 1 ? "" : "s"}`));
+        item.append(make("i", null, `t-${g.letter}`), make("b", `${count(g.count)} rank${g.count === 1 ? "" : "s"}`));
         const what = make("span", `${g.doing}${g.place ? ` at ${g.place}` : ""}`, "what");
         what.append(make("span", `  rank${g.count === 1 ? "" : "s"} ${g.ranks}`, "soft"));
         item.append(what, make("span", g.late ? `late ${seconds(g.late)}` : g.quiet > 5 ? `quiet ${seconds(g.quiet)}` : "", "since"));
@@ -90,7 +91,7 @@
 
   function ranks(s) {
     const blamed = new Set(s.verdict ? s.verdict.ranks : []);
-    $("rows-hint").textContent = s.rows.length < s.seen ? `${s.rows.length} of ${s.seen}: those that keep others waiting, then the first.` : "";
+    $("rows-hint").textContent = s.rows.length < s.seen ? `${s.rows.length} of ${count(s.seen)}: those that keep others waiting, then the first.` : "";
     $("rows-hint").hidden = s.rows.length >= s.seen;
     $("ranks").className = `${s.rows.some((r) => r[9] !== null && r[9] !== undefined) ? "" : "no-gpu"} ${s.rows.some((r) => r[1]) ? "" : "no-host"}`;
     const body = $("ranks").tBodies[0];

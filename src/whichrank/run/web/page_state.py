@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -161,11 +162,14 @@ class State:
 
 def letter(row: Row) -> str:
     """One letter for what a rank does: late, waiting, running, starting, stopped, ended, gone."""
-    if row.late_s:
-        return "l"
-    if row.doing.startswith("waiting in"):
+    return "l" if row.late_s else _letter_of(row.doing)
+
+
+@lru_cache(256)
+def _letter_of(doing: str) -> str:
+    if doing.startswith("waiting in"):
         return "w"
-    return _LETTERS.get(row.doing, "r" if row.doing.startswith("in ") else "b")
+    return _LETTERS.get(doing, "r" if doing.startswith("in ") else "b")
 
 
 def tiles(rows: Sequence[Row]) -> str:

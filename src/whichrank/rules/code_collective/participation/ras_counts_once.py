@@ -47,7 +47,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _possible(ref: Ref, words: str) -> Finding:
     step = NextStep(
-        "ncclras (twice, ten seconds apart)",
+        "ncclras; sleep 10; ncclras",
         "counts that have not moved mean a hang; else all is well",
         (CAUSE,),
         "none",
