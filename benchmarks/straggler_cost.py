@@ -22,6 +22,8 @@ import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from _paired import difference
+
 from whichrank.flows.trace.analyse import trace
 
 HERE = Path(__file__).parent
@@ -81,15 +83,6 @@ def judged(folder: Path) -> dict:
     found["cost_off_pct"] = 100 * (cost - measured) / measured
     found["step_off_pct"] = 100 * (now - cost - then) / then
     return {key: round(value, 1) if isinstance(value, float) else value for key, value in found.items()}
-
-
-T_95 = {2: 12.7, 3: 4.3, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36}
-
-
-def difference(a: list[float], b: list[float]) -> tuple[float, float]:
-    """The mean of the paired differences, and half the width of its 95 % interval (Student)."""
-    apart = [x - y for x, y in zip(a, b, strict=True)]
-    return statistics.mean(apart), T_95[len(apart)] * statistics.stdev(apart) / len(apart) ** 0.5
 
 
 def main() -> int:

@@ -5,8 +5,10 @@
 RUNS (20) drills of each kind (host, compute, data) and 8 with other buckets, by 8 Gloo ranks on each set of cores
 (0-7 and 8-15): about 4 minutes. Then two NCCL ranks on one GPU: their kernels take turns on it, so this shows that
 lateness, its reason and its cost are read rightly from CUDA profiles, not what a fix returns on GPUs of their own.
+KEEP=DIR keeps the profiles.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,17 +16,17 @@ from pathlib import Path
 DRILL = Path(__file__).resolve().parents[2] / "benchmarks" / "straggler_cost.py"
 
 
-def drilled(*options):
-    subprocess.run([sys.executable, str(DRILL), *options], check=False)
+def drilled(name, *options):
+    keep = ["--keep", f"{os.environ['KEEP']}/{name}"] if "KEEP" in os.environ else []
+    subprocess.run([sys.executable, str(DRILL), *options, *keep], check=False)
 
 
 if __name__ == "__main__":
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     cores = sys.argv[2:] or ["0-7", "8-15"]
-    drilled("--drills", str(3 * runs), "--buckets", "8", *(word for some in cores for word in ("--cores", some)))
-    try:
-        import torch
-    except ImportError:
-        sys.exit(0)
+    on = [word for some in cores for word in ("--cores", some)]
+    drilled("gloo", "--drills", str(3 * runs), "--buckets", "8", *on)
+    import torch
+
     if torch.cuda.is_available():
-        drilled("--device", "cuda", "--ranks", "2", "--drills", "6", "--buckets", "2")
+        drilled("nccl", "--device", "cuda", "--ranks", "2", "--drills", "6", "--buckets", "2")
