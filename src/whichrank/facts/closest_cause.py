@@ -1,17 +1,19 @@
 """Which known causes a text comes closest to, by its words: what is left where no message, dump or stack tells.
 
-Every cause has passages: its meaning, its fix, and each of its known messages with examples. A line of the text is as
-close to a cause as its words are rare among the causes and frequent in one of the cause's passages (BM25). Lines that
-are close to one passage count more than many that are a little close to all.
+A classifier of words (complement naive Bayes). It has learned from two things: what whichrank itself says of every
+cause (its meaning, its fix, its known messages with examples), and how often each word occurs in reports of people
+whose cause is known (`reported_words.txt`, made by `tools/reported_words.py`; counts only, not the reports).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from math import log
+from math import log, sqrt
+from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from whichrank.facts import site
@@ -22,64 +24,108 @@ from whichrank.facts.taxonomy import causes
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,60}|\d{3,5}\b")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _ENDINGS = ("ing", "ed", "es", "s")
-_SATURATION, _BY_LENGTH = 1.2, 0.5
-_LONGEST, MOST_LINES = 600, 400
+UNIT = 1000
+"""Weights in the table are in thousandths."""
+_SMOOTHING = 1.0
+_KEPT = 16
 
 
 class Closeness(NamedTuple):
-    """How close the text is to a cause, and the number of the line that is closest."""
+    """How much closer the text is to a cause than to a middling one, and the line that says most."""
 
     cause: str
     score: float
     line: int
 
 
-def closest(lines: Iterable[tuple[int, str]]) -> list[Closeness]:
-    """The causes that lines (with their numbers) come close to, the closest first."""
-    totals: dict[str, float] = defaultdict(float)
-    best: dict[str, tuple[float, int]] = {}
-    for taken, (number, line) in enumerate(lines):
-        if taken >= MOST_LINES:
-            break
-        for cause, score in _of_line(line).items():
-            totals[cause] += score * score
-            best[cause] = max(best.get(cause, (0.0, 0)), (score, -number))
-    ranked = sorted(totals.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [Closeness(cause, score, -best[cause][1]) for cause, score in ranked]
+class Model(NamedTuple):
+    """What words weigh."""
+
+    rarity: dict[str, float]
+    gains: dict[str, list[tuple[str, float]]]
+    """Of a word, how much more it speaks for each cause than for any other."""
+    bases: dict[str, float]
 
 
-def _of_line(line: str) -> dict[str, float]:
-    owners, postings = _index()
-    scores: dict[int, float] = defaultdict(float)
-    for word in set(_words(line[:_LONGEST])):
-        for passage, weight in postings.get(word, ()):
-            scores[passage] += weight
-    found: dict[str, float] = {}
-    for passage, score in scores.items():
-        found[owners[passage]] = max(found.get(owners[passage], 0.0), score)
-    return found
+def closest(lines: Sequence[str]) -> list[Closeness]:
+    """The causes, the closest first. Lines that say nothing new should have been left out."""
+    model = _model()
+    counts = Counter(word for line in lines for word in words(line))
+    weights = weighed(counts, model.rarity)
+    total = sum(weights.values())
+    scores = {cause: base * total for cause, base in model.bases.items()}
+    for word, weight in weights.items():
+        for cause, gain in model.gains.get(word, ()):
+            scores[cause] += weight * gain
+    if not scores or not total:
+        return []
+    middle = median(scores.values())
+    ranked = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:_KEPT]
+    return [Closeness(cause, score - middle, _telling(lines, cause, model)) for cause, score in ranked]
+
+
+def _telling(lines: Sequence[str], cause: str, model: Model) -> int:
+    """The line whose words speak most for the cause."""
+    best, at = -1.0, 0
+    for number, line in enumerate(lines):
+        spoken = set(words(line))
+        said = sum(model.rarity.get(w, 0.0) * gain for w in spoken for c, gain in model.gains.get(w, ()) if c == cause)
+        said /= sqrt(len(spoken) + 5)
+        if said > best:
+            best, at = said, number
+    return at
 
 
 @cache
-def _index() -> tuple[list[str], dict[str, list[tuple[int, float]]]]:
-    """The cause of every passage, and for every word its weight in the passages that have it."""
-    passages = [(cause, Counter(_words(text))) for cause, text in _passages()]
-    having: dict[str, set[str]] = defaultdict(set)
-    for cause, words in passages:
-        for word in words:
-            having[word].add(cause)
-    known = len({cause for cause, _ in passages})
-    rarity = {word: log(1 + (known - len(of) + 0.5) / (len(of) + 0.5)) for word, of in having.items()}
-    typical = sum(words.total() for _, words in passages) / len(passages)
-    postings: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for at, (_, words) in enumerate(passages):
-        damped = _SATURATION * (1 - _BY_LENGTH + _BY_LENGTH * words.total() / typical)
-        for word, count in words.items():
-            postings[word].append((at, rarity[word] * count * (_SATURATION + 1) / (count + damped)))
-    return [cause for cause, _ in passages], postings
+def _model() -> Model:
+    passages = [(cause, Counter(words(text))) for cause, text in passages_of_causes()]
+    reported, having, number = _reported()
+    for _, counts in passages:
+        having.update(counts.keys())
+    number += len(passages)
+    rarity = rarities(having, number)
+    held: dict[str, Counter[str]] = defaultdict(Counter)
+    for cause, weights in reported:
+        held[cause].update(weights)
+    for cause, counts in passages:
+        held[cause].update(weighed(counts, rarity))
+    everywhere: Counter[str] = Counter()
+    for of_cause in held.values():
+        everywhere.update(of_cause)
+    whole = sum(everywhere.values()) + _SMOOTHING * len(everywhere)
+    gains: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    for cause, of_cause in held.items():
+        for word, weight in of_cause.items():
+            gains[word].append((cause, -log(1 - weight / (everywhere[word] + _SMOOTHING))))
+    return Model(rarity, gains, {cause: log(whole - sum(of_cause.values())) for cause, of_cause in held.items()})
 
 
-def _passages() -> Iterator[tuple[str, str]]:
+def _reported() -> tuple[list[tuple[str, Counter[str]]], Counter[str], int]:
+    """Weights of words by cause, in how many reports each word is, and the number of reports."""
+    first, *others = Path(__file__).with_name("reported_words.txt").read_text(encoding="utf-8").splitlines()
+    number, *having = first.split()
+    weights = [(cause, _numbers(pairs, 1 / UNIT)) for cause, *pairs in map(str.split, others)]
+    return weights, _numbers(having, 1), int(number)
+
+
+def _numbers(pairs: list[str], unit: float) -> Counter[str]:
+    return Counter({word: int(value) * unit for word, _, value in (pair.partition("=") for pair in pairs)})
+
+
+def rarities(having: Counter[str], number: int) -> dict[str, float]:
+    """Words that few texts have weigh most."""
+    return {word: log((1 + number) / (1 + count)) + 1 for word, count in having.items()}
+
+
+def weighed(counts: Counter[str], rarity: dict[str, float]) -> Counter[str]:
+    """The weights of the words of a text, as a vector of length one."""
+    weights = {word: (1 + log(count)) * rarity[word] for word, count in counts.items() if word in rarity}
+    length = sqrt(sum(weight * weight for weight in weights.values())) or 1.0
+    return Counter({word: weight / length for word, weight in weights.items()})
+
+
+def passages_of_causes() -> Iterator[tuple[str, str]]:
+    """What whichrank says of causes: cause and text."""
     of_site = {row["cause"] for row in site.added_causes()}  # their own rules know when they are meant
     for name, cause in causes().items():
         if name not in ("healthy", "unknown") and name not in of_site:
@@ -90,7 +136,7 @@ def _passages() -> Iterator[tuple[str, str]]:
             yield message.cause, " ".join((message.title, message.meaning, message.fix, *message.examples))
 
 
-def _words(text: str) -> Iterator[str]:
+def words(text: str) -> Iterator[str]:
     """Words without their endings; of names like `cudaErrorInvalidDevice` and `NCCL_IB_HCA` the parts too."""
     for word in _WORD.findall(text):
         yield _stem(word.lower())

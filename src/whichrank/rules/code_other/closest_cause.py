@@ -8,9 +8,9 @@ don't.
 A message of a library or a version that whichrank does not know, half a log, or a person's own words.
 
 ## How it decides
-Only where all else leaves the cause unknown. The lines that speak of trouble are compared with the meaning, the fixes
-and the known messages of every cause; rare words count most. A cause that is more than twice as close as the next one
-is named, with little confidence. Otherwise the closest ones are listed.
+Only where all else leaves the cause unknown. The words of the evidence are compared with the meaning, the fixes and the
+known messages of every cause, and with the words of reports whose cause became known; rare words count most. A cause
+that is clearly closer than the next one is named, with little confidence. Otherwise the closest ones are listed.
 
 ## Example
     NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'
@@ -36,26 +36,39 @@ from whichrank.timeline.job_state.outcome import observed
 CODE = "CODE210"
 CAUSE = "unknown"
 
-_CLEARLY = 2.2
+_CLEARLY, _BY_FAR = 1.2, 1.8
 """How many times as close as the next cause."""
-_CLOSE, _NAMED = 60.0, 250.0
-"""What a line scores that shares a few rare words with a cause, and what is enough to name it."""
-_SURE, _LISTED = 0.4, 0.12
+_SURE, _SURER, _LISTED = 0.4, 0.52, 0.12
 _MOST = 3
+_STOPPED = {"hang": "stopped", "crash": "stopped"}
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.closest or case.closest[0].score < _CLOSE:
+    seen = observed(case)
+    near = [one for one in case.closest if _fits(one.cause, seen)]
+    if not near:
         return NotEvaluated("lines that come close to a known cause, and no other verdict")
-    first, rest = case.closest[0], [one for one in case.closest[1:] if one.score >= _CLOSE]
-    next_best = case.closest[1].score if len(case.closest) > 1 else 0.0
-    clear = first.score >= _NAMED and first.score > _CLEARLY * next_best
-    others = rest if clear else [first, *rest]
+    first, rest = near[0], near[1:]
+    lead = first.score / max(rest[0].score, 1e-9) if rest else _BY_FAR
+    others = rest if lead >= _CLEARLY else [first, *rest]
     listed = tuple(Alternative(one.cause, _LISTED, f"its wording is close: {_quoted(one)}") for one in others[:_MOST])
-    if not clear:
+    if lead < _CLEARLY:
         return [_finding(first, "unknown", "info", 0.0, "Several known causes come close in words.", listed, case)]
     message = f"Nothing proves it, but the words come closest to {first.cause}: {_quoted(first)}."
-    return [_finding(first, first.cause, "warning", _SURE, message, listed, case)]
+    return [_finding(first, first.cause, "warning", _SURER if lead >= _BY_FAR else _SURE, message, listed, case)]
+
+
+def _fits(cause: str, seen: str | None) -> bool:
+    """Whether a job with that cause can look so: what stops a job does not slow it down, and the other way round."""
+    usual = causes()[cause].usual_category
+    return usual == "config" or _STOPPED.get(usual, usual) == _STOPPED.get(seen or usual, seen or usual)
+
+
+def _category(first: str, named: str, listed: tuple[Alternative, ...]) -> Category:
+    """That of the cause that is named, or that most of the listed ones have."""
+    usual = causes()[first].usual_category
+    alike = sum(causes()[one.cause].usual_category == usual for one in listed)
+    return cast(Category, usual if named != "unknown" or 2 * alike > len(listed) else "unknown")
 
 
 def _quoted(one: ClosestCause) -> str:
@@ -71,11 +84,10 @@ def _finding(
     listed: tuple[Alternative, ...],
     case: Case,
 ) -> Finding:
-    usual = cast(Category, causes()[first.cause].usual_category)
     return Finding(
         code=CODE,
         cause=cause,
-        category=observed(case) or (usual if cause != "unknown" else "unknown"),
+        category=observed(case) or _category(first.cause, cause, listed),
         severity=severity,
         confidence=sure,
         subject=Subject(),
