@@ -2,8 +2,8 @@
 
     python3 tests/gpu/trace_drills.py [RUNS] [CORES CORES…] > trace_drills.jsonl
 
-RUNS (20) drills of each kind (host, compute, data) and 8 with other buckets, by 8 Gloo ranks on each set of cores
-(0-7 and 8-15): about 4 minutes. Then two NCCL ranks on one GPU: their kernels take turns on it, so this shows that
+RUNS (20) drills of each kind (host, compute, data) and 4 with other buckets, by 8 Gloo ranks on each set of cores
+(0-7 and 8-15): about 4 minutes; what is done after LIMIT_S (210) seconds is judged. Then two NCCL ranks on one GPU: their kernels take turns on it, so this shows that
 lateness, its reason and its cost are read rightly from CUDA profiles, not what a fix returns on GPUs of their own.
 KEEP=DIR keeps the profiles.
 """
@@ -25,8 +25,9 @@ if __name__ == "__main__":
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     cores = sys.argv[2:] or ["0-7", "8-15"]
     on = [word for some in cores for word in ("--cores", some)]
-    drilled("gloo", "--drills", str(3 * runs), "--buckets", "8", *on)
+    limit = os.environ.get("LIMIT_S", "210")
+    drilled("gloo", "--drills", str(3 * runs), "--buckets", "4", "--limit-s", limit, *on)
     import torch
 
     if torch.cuda.is_available():
-        drilled("nccl", "--device", "cuda", "--ranks", "2", "--drills", "6", "--buckets", "2")
+        drilled("nccl", "--device", "cuda", "--ranks", "2", "--drills", "6", "--buckets", "2", "--limit-s", "60")
