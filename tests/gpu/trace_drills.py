@@ -2,9 +2,10 @@
 
     python3 tests/gpu/trace_drills.py [RUNS] [CORES CORES…] > trace_drills.jsonl
 
-RUNS (20) drills of each kind (host, compute, data) and 4 with other buckets, by 8 Gloo ranks on each set of cores
-(0-7 and 8-15): about 4 minutes; what is done after LIMIT_S (210) seconds is judged. Then two NCCL ranks on one GPU: their kernels take turns on it, so this shows that
-lateness, its reason and its cost are read rightly from CUDA profiles, not what a fix returns on GPUs of their own.
+RUNS (20) drills of each kind (host, compute, data) and 4 with other buckets, by 8 Gloo ranks on each set of cores (0-7
+and 8-15): about 4 minutes; what is done after LIMIT_S (210) seconds is judged. Then two NCCL ranks on one GPU: their
+kernels take turns on it, so this shows that lateness, its reason and its cost are read rightly from CUDA profiles, not
+what a fix returns on GPUs of their own.
 KEEP=DIR keeps the profiles.
 """
 
