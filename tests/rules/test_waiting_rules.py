@@ -31,6 +31,9 @@ def judged(folder: Path) -> Diagnosis:
         ("left_by_sys_exit", "CODE101", "rank-exception", (2,)),
         ("other_root", "COLL133", "root-mismatch", (0,)),
         ("left_early", "COLL112", "teardown-hang", (1,)),
+        ("left_loop_early", "COLL139", "conditional-collective", (0, 2)),
+        ("lock_around_a_gather", "COLL105", "process-group-order", (2,)),
+        ("forward_of_one_rank", "COLL101", "conditional-collective", (3,)),
     ],
 )
 def test_who_is_behind_it(name, code, cause, ranks):
@@ -47,6 +50,7 @@ def test_who_is_behind_it(name, code, cause, ranks):
         ("send_left_out", "COLL107", "p2p-unmatched", (3,), ()),
         ("extra_gather_long_ago", "COLL102", "rank0-only-collective", (0,), ()),
         ("left_by_os_exit", "COLL112", "teardown-hang", (2,), ()),
+        ("other_partners", "COLL106", "p2p-unmatched", (), (0, 1, 2, 3)),
     ],
 )
 def test_who_is_behind_it_on_nccl(name, code, cause, ranks, candidates):
@@ -55,6 +59,13 @@ def test_who_is_behind_it_on_nccl(name, code, cause, ranks, candidates):
     assert (found.findings[0].code, verdict.cause, verdict.culprits.ranks) == (code, cause, ranks)
     assert verdict.culprits.candidates == candidates
     assert verdict.category == ("crash" if name == "left_by_os_exit" else "hang")
+
+
+def test_handles_of_messages_that_all_wait_for():
+    """`work.wait()` has no Python frame of its own, and Gloo's recorder holds no message: C frames show it."""
+    verdict = judged(SAMPLES / "other_partners").verdict
+    assert (verdict.category, verdict.cause) == ("hang", "p2p-unmatched")
+    assert (verdict.culprits.ranks, verdict.culprits.candidates) == ((), (0, 1, 2, 3))
 
 
 @pytest.mark.parametrize("kept", [("dumps", "groups", "last_words.json", "stacks"), ("dumps", "groups")])

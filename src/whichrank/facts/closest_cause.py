@@ -35,6 +35,8 @@ class Closeness(NamedTuple):
 
     cause: str
     score: float
+    told: float
+    """What all words together tell of it: a few common ones tell little, whichever cause they are closest to."""
     line: int
 
 
@@ -61,7 +63,14 @@ def closest(lines: Sequence[str]) -> list[Closeness]:
         return []
     middle = median(scores.values())
     ranked = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:_KEPT]
-    return [Closeness(cause, score - middle, _telling(lines, cause, model)) for cause, score in ranked]
+    return [
+        Closeness(cause, score - middle, _told(set(counts), cause, model), _telling(lines, cause, model))
+        for cause, score in ranked
+    ]
+
+
+def _told(spoken: set[str], cause: str, model: Model) -> float:
+    return sum(model.rarity[word] * gain for word in spoken for c, gain in model.gains.get(word, ()) if c == cause)
 
 
 def _telling(lines: Sequence[str], cause: str, model: Model) -> int:
@@ -69,10 +78,9 @@ def _telling(lines: Sequence[str], cause: str, model: Model) -> int:
     best, at = -1.0, 0
     for number, line in enumerate(lines):
         spoken = set(words(line))
-        said = sum(model.rarity.get(w, 0.0) * gain for w in spoken for c, gain in model.gains.get(w, ()) if c == cause)
-        said /= sqrt(len(spoken) + 5)
-        if said > best:
-            best, at = said, number
+        told = _told(spoken, cause, model) / sqrt(len(spoken) + 5)
+        if told > best:
+            best, at = told, number
     return at
 
 

@@ -41,8 +41,10 @@ class PostedFault:
 
 @dataclass(frozen=True, slots=True)
 class ClosestCause:
-    """The cause, how close (to be compared with other causes of the same evidence only), and the closest line."""
+    """The cause, how close (to be compared with other causes of the same evidence only), how much the words tell at
+    all, and the closest line."""
 
     cause: str
     score: float
+    told: float
     ref: Ref

@@ -141,6 +141,12 @@ def main_thread(stack: ProcessStack) -> ThreadStack | None:
     return next((thread for thread in stack.threads if thread.main), None)
 
 
+def has_native_frames(stack: ProcessStack) -> bool:
+    """Whether C frames are in it, as `py-spy --native` and gdb show them."""
+    thread = main_thread(stack)
+    return thread is not None and any("::" in f.function or ".so" in f.file for f in thread.frames)
+
+
 def is_user_frame(frame: Frame) -> bool:
     """True for Python code that is neither torch, a library, the standard library nor the import system."""
     file = frame.file

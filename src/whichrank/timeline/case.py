@@ -30,7 +30,7 @@ from whichrank.records.placement import Placement
 from whichrank.records.rank_values import RankValues
 from whichrank.records.ras import RasReport
 from whichrank.records.second_looks import ClosestCause, OwnLine, PostedFault
-from whichrank.records.stack import ProcessStack, main_thread
+from whichrank.records.stack import ProcessStack, has_native_frames, main_thread
 from whichrank.records.step_parts import StepParts
 from whichrank.records.steps import RankSteps
 from whichrank.records.trial import Complaint, Trial
@@ -109,6 +109,8 @@ class Case:
     loops: dict[str, tuple[Loop, ...]] = field(default_factory=dict)
     """The loops of the job's scripts, by file."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
+    natives: dict[int, ProcessStack] = field(default_factory=dict)
+    """Stacks with C frames."""
     """By global rank; the newest of each."""
     unplaced: list[ProcessStack] = field(default_factory=list)
     """Stacks of which nothing says whose they are."""
@@ -145,6 +147,10 @@ class Case:
             from whichrank.timeline.collectives.troubles.loops import at_the_end
 
             found = at_the_end(self.lineup, found, self.loops, self._stands)
+        if self.lineup is not None and self.stacks:
+            from whichrank.timeline.collectives.troubles.threads import on_their_way
+
+            found = on_their_way(self.lineup, found, self.stacks)
         if circle := cycle(self):  # who waits where nothing is recorded has not stopped
             found = [t for t in found if t.shape not in BY_ABSENCE or not set(t.ranks) & set(circle.ranks)]
         if (left := left_exchange(self)) is not None:
@@ -200,9 +206,10 @@ class Case:
         """What each rank was doing, by its stack."""
         if not self.stacks:
             return {}
-        from whichrank.timeline.job_state.activity import of_process
+        from whichrank.timeline.job_state.activity import of_native, of_process
 
-        return {rank: of_process(stack) for rank, stack in self.stacks.items()}
+        found = {rank: of_process(stack) for rank, stack in self.stacks.items()}
+        return {r: of_native(found[r], self.natives[r]) if r in self.natives else found[r] for r in found}
 
     @cached_property
     def connections(self) -> Connections:
@@ -307,6 +314,7 @@ def build_case(records: Iterable[Any]) -> Case:
         complaints=[r for r in pile if isinstance(r, Complaint)],
         clues=[r for r in pile if isinstance(r, CodeClue)],
         stacks=_by_rank(stacks, people),
+        natives=_by_rank([s for s in stacks if has_native_frames(s)], people),
         unplaced=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,

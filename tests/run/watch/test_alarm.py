@@ -302,7 +302,7 @@ def test_a_sleep_ends_and_work_begins():
     alarm = Alarm()
     steady(alarm)
     assert set(play(alarm, 20, 5.5, lambda _t: sleeps(2))) == {"suspect"}
-    busy = sleeps(2, busy=True, still_s=60.0)
+    busy = sleeps(2, busy=True, still_s=60.0, asleep=False)
     assert set(play(alarm, 25.5, 60, lambda _t: busy)) <= {"suspect"}
     assert alarm.level == "calm"
 
@@ -369,3 +369,16 @@ def test_a_held_interpreter_is_reported_soon(more, soon):
     held = replace(away(2, 300), beating=False, **more)
     levels = play(alarm, 20, 11, lambda _t: [*waiters(ranks=(0, 1, 3)), held])
     assert ("confirmed" in levels) == soon
+
+
+@pytest.mark.parametrize("asked", [lambda: waiters(ranks=range(4)), lambda: sleeps(2)])
+def test_a_dump_that_was_asked_for_is_no_traffic_of_the_job(asked):
+    """Who is asked writes its dump: the bytes and the time of that say nothing about the job."""
+    alarm = Alarm()
+    steady(alarm)
+
+    def looks(_now):
+        return [replace(r, traffic=True, busy=True) if alarm.level != "calm" else r for r in asked()]
+
+    levels = play(alarm, 20, 60, looks)
+    assert levels["confirmed"] - 20 < 10

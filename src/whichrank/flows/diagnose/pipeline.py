@@ -90,7 +90,7 @@ def _judged(
 
         case.posted = posted_faults(item for item, _ in outcomes if item.job in ("", job))
         answer = conclude(case, sources, why=why, progress=progress) if case.posted else answer
-    if answer.verdict.cause == "unknown":
+    if answer.verdict.cause == "unknown" and not case.has_dumps:
         from whichrank.flows.diagnose.unexplained import closest_causes
 
         case.closest = closest_causes(item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.closest_cause import closest
+from whichrank.facts.messages import recognise
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.records.second_looks import ClosestCause
@@ -28,10 +29,10 @@ _LONGEST, _MOST = 600, 16_000
 def closest_causes(items: Iterable[Item]) -> list[ClosestCause]:
     """The causes whose wording comes closest to a text that speaks of trouble, the closest first."""
     places = list(new_lines(_texts(items)))
-    if not any(_is_trouble(text.lower()) for _, _, text in places):
+    if not any(_is_trouble(text.lower()) and not _accounted_for(text) for _, _, text in places):
         return []
     return [
-        ClosestCause(found.cause, found.score, Ref(label, f"line {number}", text.strip()[:300]))
+        ClosestCause(found.cause, found.score, found.told, Ref(label, f"line {number}", text.strip()[:300]))
         for found in closest([text for _, _, text in places])
         for label, number, text in [places[found.line]]
     ]
@@ -43,7 +44,7 @@ def _texts(items: Iterable[Item]) -> Iterator[tuple[str, bytes]]:
             data = item.head(_LARGEST)
         except OSError:
             continue
-        if is_text(data[:4096]):
+        if is_text(data[:4096]) and data[:2] != b"{\n":  # settings and the like, not what somebody says
             yield item.label, data
 
 
@@ -62,6 +63,12 @@ def new_lines(texts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, int, st
             size += len(text)
             if size > _MOST:
                 return
+
+
+def _accounted_for(line: str) -> bool:
+    """Whether it is known to tell no cause: healthy jobs print it, or it follows from a failure."""
+    known = recognise(line)
+    return bool(known) and all(signature.role in ("harmless", "consequence", "activity") for signature, _ in known)
 
 
 def _is_trouble(line: str) -> bool:

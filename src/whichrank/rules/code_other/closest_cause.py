@@ -38,6 +38,8 @@ CAUSE = "unknown"
 
 _CLEARLY, _BY_FAR = 1.2, 1.8
 """How many times as close as the next cause."""
+_NAMED, _WELL = 7.0, 14.0
+"""What words must tell for a cause to be named: some rare ones that go with it; and for a little more confidence."""
 _SURE, _SURER, _LISTED = 0.4, 0.52, 0.12
 _MOST = 3
 _STOPPED = {"hang": "stopped", "crash": "stopped"}
@@ -50,12 +52,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("lines that come close to a known cause, and no other verdict")
     first, rest = near[0], near[1:]
     lead = first.score / max(rest[0].score, 1e-9) if rest else _BY_FAR
-    others = rest if lead >= _CLEARLY else [first, *rest]
+    named = lead >= _CLEARLY and first.told >= _NAMED
+    others = rest if named else [first, *rest]
     listed = tuple(Alternative(one.cause, _LISTED, f"its wording is close: {_quoted(one)}") for one in others[:_MOST])
-    if lead < _CLEARLY:
+    if not named:
         return [_finding(first, "unknown", "info", 0.0, "Several known causes come close in words.", listed, case)]
+    sure = _SURER if lead >= _BY_FAR and first.told >= _WELL else _SURE
     message = f"Nothing proves it, but the words come closest to {first.cause}: {_quoted(first)}."
-    return [_finding(first, first.cause, "warning", _SURER if lead >= _BY_FAR else _SURE, message, listed, case)]
+    return [_finding(first, first.cause, "warning", sure, message, listed, case)]
 
 
 def _fits(cause: str, seen: str | None) -> bool:

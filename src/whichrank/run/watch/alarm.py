@@ -12,7 +12,7 @@ for everything else, and for ending a job (`sure`): what was reported too soon i
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
 
@@ -179,6 +179,8 @@ class Alarm:
     """Since when somebody waits in this silence."""
     _reported_soon: str = ""
     """The kind of silence that was suspected before its longer limit."""
+    _measured: dict[int, tuple[bool | None, float, bool]] = field(default_factory=dict)
+    """Rank -> how busy it was when it was suspected: from then on it also answers our own questions."""
 
     def silence(self, now: float) -> float:
         """Seconds without any progress."""
@@ -198,7 +200,7 @@ class Alarm:
             self._since = min(self._since, now - min(seen.still_s for seen in ranks if seen.alive))
             self._others_move = self._others_move or progress != self._progress
             self._progress = progress
-        silence = patience(ranks)
+        silence = patience(ranks if self.level == "calm" else self._without_answers(ranks))
         if not any(seen.alive and not seen.away for seen in ranks):
             self._waited_since = None
         elif self._waited_since is None:
@@ -213,11 +215,22 @@ class Alarm:
             if overdue or early:
                 self.level, self.why, self._suspected = "suspect", silence.why, now
                 self._reported_soon = "" if overdue else silence.kind
+                self._measured = {seen.rank: (seen.busy, seen.effort, seen.traffic) for seen in ranks}
         elif self.level == "suspect":
             self._second_look(now, silence)
         else:
             self.sure = self.sure or lasting > limit + SECOND_LOOK_AWAY_S
         return self.level
+
+    def _without_answers(self, ranks: list[RankState]) -> list[RankState]:
+        """Who was asked writes a dump: that takes time and bytes of its process, while its main thread rests."""
+        known = self._measured
+        return [
+            replace(seen, busy=known[seen.rank][0], effort=known[seen.rank][1], traffic=known[seen.rank][2])
+            if seen.rank in known and (seen.waiting or seen.asleep)
+            else seen
+            for seen in ranks
+        ]
 
     def _soon(self, silence: Silence, ranks: list[RankState]) -> float:
         """When this silence is reported before its longer limit; never for a job that has not found its pace."""

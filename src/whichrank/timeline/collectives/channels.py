@@ -13,6 +13,8 @@ from whichrank.timeline.collectives.lineup import Lineup
 
 _P2P = re.compile(r"^(send|recv)\s+(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})$")
 
+_LARGEST_BATCH = 4096
+
 Rows = npt.NDArray[np.intp]
 
 
@@ -31,6 +33,16 @@ def direction(op: str) -> tuple[str, int, int] | None:
     """Verb, own rank and peer of `send 0->1` or `recv 1<-0`, as ranks within the group."""
     match = _P2P.match(op)
     return (match[1], int(match[2]), int(match[3])) if match else None
+
+
+def in_batch(lineup: Lineup, row: int) -> bool:
+    """Whether a message was posted together with others (`batch_isend_irecv`): their order does not matter."""
+    _, stop = lineup.first[int(lineup.rank[row])]
+    for later in range(row + 1, min(stop, row + _LARGEST_BATCH)):
+        same = lineup.group[later] == lineup.group[row]
+        if same and (not lineup.p2p[later] or lineup.call_of(later).op == "coalesced"):
+            return bool(lineup.p2p[later])
+    return False
 
 
 def channels(lineup: Lineup) -> list[Channel]:

@@ -7,6 +7,9 @@
 | the hook, with completions (nccl2 from torch 2.15) | completed and retired | never retired | neither |
 | the hook, without (nccl2 before, other backends) | can't be seen | can't be seen | can't be seen |
 
+Calls that are issued as one batch (`batch_isend_irecv`, coalesced collectives) are recorded one by one, but only the
+entry `coalesced` behind them is ever updated: the others end with it (pytorch, ProcessGroupNCCL.cpp).
+
 The last kind retires an entry as soon as it was issued. Its entries say who came, not what ended: an operation that
 every dumped member has issued counts as over, for nothing is known against it. Source: pytorch,
 torch/csrc/distributed/c10d/hooks/FlightRecorderHook.cpp and FlightRecorderDetail.hpp.
@@ -34,7 +37,7 @@ _MANY = 3
 
 def marks(dump: Dump) -> tuple[Bools, Bools, Bools]:
     """Finished, aborted, and issued with nothing known of the end: for every entry."""
-    done: Bools = dump.state == COMPLETED
+    done: Bools = _with_batches(dump, dump.state == COMPLETED)
     aborted, issued = np.zeros(len(dump), np.bool_), np.zeros(len(dump), np.bool_)
     for backend in dict.fromkeys(call.backend for call in dump.calls):
         here: Bools = np.array([call.backend == backend for call in dump.calls], np.bool_)[dump.call]
@@ -46,6 +49,37 @@ def marks(dump: Dump) -> tuple[Bools, Bools, Bools]:
         else:
             aborted |= retired
     return done, aborted, issued
+
+
+def _with_batches(dump: Dump, done: Bools) -> Bools:
+    """Finished entries, with those whose batch is finished."""
+    whole = _ends_batch(dump)
+    if not whole.any():
+        return done
+    p2p = _messages(dump) | of_messages(dump)
+    number = np.where(p2p, dump.p2p_seq, dump.seq).astype(np.int64)
+    batch = (dump.group.astype(np.int64) * 2 + p2p) << 32 | number
+    return done | np.isin(batch, batch[whole & done])
+
+
+def of_messages(dump: Dump) -> Bools:
+    """Entries that end a batch of messages: they have the number of the last collective, and are none."""
+    found = np.zeros(len(dump), np.bool_)
+    whole = _ends_batch(dump)
+    if whole.any():
+        order = np.argsort(dump.group, kind="stable")
+        before = np.roll(order, 1)
+        same = dump.group[before] == dump.group[order]
+        found[order] = whole[order] & same & _messages(dump)[before]
+    return found
+
+
+def _ends_batch(dump: Dump) -> Bools:
+    return np.array([call.op == "coalesced" for call in dump.calls], np.bool_)[dump.call]
+
+
+def _messages(dump: Dump) -> Bools:
+    return np.array([call.p2p for call in dump.calls], np.bool_)[dump.call]
 
 
 def drop_foreign_status(dump: Dump) -> None:

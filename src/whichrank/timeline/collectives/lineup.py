@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whichrank.records.dump import STARTED, Call, Dump
-from whichrank.timeline.collectives.completed import drop_foreign_status, marks, settle
+from whichrank.timeline.collectives.completed import drop_foreign_status, marks, of_messages, settle
 from whichrank.timeline.collectives.signature import Signature, signature
 from whichrank.timeline.identity.groups import Group, resolve_groups, world_size
 
@@ -145,12 +145,17 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: _Calls) -> dict[
     """A dump's part of the table, in the numbers of the whole job."""
     call_map = np.array([calls.number(call) for call in dump.calls], np.int32)
     group_map = np.array(groups, np.int32)
+    call = call_map[dump.call]
+    ends = of_messages(dump)
+    for index in np.unique(dump.call[ends]).tolist():
+        twin = replace(dump.calls[index], p2p=True)
+        call[ends & (dump.call == index)] = calls.numbers.setdefault(twin, len(calls.numbers))
     done, aborted, issued = marks(dump)
     drop_foreign_status(dump)
     return {
         "rank": np.full(len(dump), dump.rank, np.int32),
         "group": group_map[dump.group],
-        "call": call_map[dump.call],
+        "call": call,
         "seq": dump.seq,
         "created": dump.created_ns,
         "completed": dump.completed_ns,

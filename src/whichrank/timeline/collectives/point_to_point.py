@@ -74,6 +74,16 @@ def circles(case: Case) -> list[Circle]:
     return [circle for circle in found if not _they_match(case, circle)]
 
 
+def all_in_messages(case: Case) -> tuple[int, ...]:
+    """All ranks, where each waits for a message and none says of whom."""
+    doing = case.activities
+    if case.goes_on or len(doing) < 2 or len(doing) < case.world or sitting(case):
+        return ()
+    return (
+        tuple(sorted(doing)) if all(a.doing == "waiting" and a.collective in MESSAGES for a in doing.values()) else ()
+    )
+
+
 def _waits(case: Case) -> dict[int, int]:
     """Who waits for a message of whom (or for its receipt); empty while the job goes on."""
     if case.goes_on:

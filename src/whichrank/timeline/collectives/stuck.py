@@ -73,7 +73,9 @@ def held_up(case: Case) -> list[Held]:
     waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
     standing = standings(case)
     behind = set(standing.behind) if standing else set()
-    if waiting and doing and len(doing) <= len(waiting):
+    # Who has issued an operation that others have not come to waits for them on the device, wherever its host code is.
+    ahead = {rank for meeting in case.meetings.pending if meeting.absent for rank in meeting.pending}
+    if waiting and doing and len(doing) <= len(waiting) and not ahead & set(doing):
         named = [rank for rank in doing if rank in behind] or list(doing)
         if case.goes_on:
             return []  # nobody has waited for longer than usual: it comes, only late perhaps

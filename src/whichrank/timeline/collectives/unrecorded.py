@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whichrank.records.events.collectives import InOperation
+from whichrank.records.outline import Loop
+from whichrank.records.stack import main_thread
+from whichrank.timeline.collectives.troubles.loops import left
 from whichrank.timeline.collectives.waits import build_graph
 from whichrank.timeline.job_state.activity import MESSAGES
 
@@ -73,6 +76,34 @@ def cycle(case: Case) -> GroupCycle | None:
         if path and (best is None or len(path) < len(best)):
             best = path
     return GroupCycle(best, all(rank in unrecorded for rank in best)) if best else None
+
+
+@dataclass(frozen=True, slots=True)
+class Leavers:
+    """Ranks that are in a call behind a loop in which the other members of its group still are."""
+
+    ranks: tuple[int, ...]
+    still: tuple[int, ...]
+    decided: bool
+    """The loop has a condition or a break: it was left on a decision, and not for want of data."""
+
+
+def leavers(case: Case, cycle: GroupCycle) -> Leavers | None:
+    """Who of the circle left a loop before the others, by their stacks and the loops of the script."""
+    groups = waits(case)
+    members = next((groups[rank] for rank in cycle.ranks if rank in groups), ())
+    there = [rank for rank in members if groups.get(rank) == members]
+    still = [rank for rank in members if groups.get(rank) != members]
+    loops = [_left(case, one, other) for one in there for other in still]
+    if not loops or not all(loops):
+        return None
+    return Leavers(tuple(there), tuple(still), any(loop.exits for found in loops for loop in found))
+
+
+def _left(case: Case, one: int, other: int) -> list[Loop]:
+    threads = [main_thread(case.stacks[rank]) for rank in (one, other) if rank in case.stacks]
+    frames = [thread.frames for thread in threads if thread is not None]
+    return left(frames[0], frames[1], case.loops) if len(frames) == 2 else []
 
 
 def _way_back(awaited: dict[int, set[int]], start: int) -> tuple[int, ...]:

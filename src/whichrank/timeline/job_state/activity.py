@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from whichrank.model.findings import CodePlace
@@ -109,6 +109,12 @@ _NATIVE_END = re.compile(
     r"|^c10d::ProcessGroupNCCL::(?:abort|abortCommsFromMap|shutdown|~ProcessGroupNCCL)\b"
 )
 """Functions that tear communicators down, as gdb writes them."""
+_NATIVE_WAIT = re.compile(
+    r"^(?:c10d::\S{0,80}?(Send|Recv|)\w{0,20}Work::(?:wait|synchronize)\b"
+    r"|cu(?:da)?(?:Stream|Event|Device|Ctx)Synchronize\b)"
+)
+"""What a C function below a line of the training code waits in: a handle of torch.distributed, or the GPU."""
+_HANDLES = {"Send": "isend", "Recv": "irecv"}
 # A library that calls back into the training code (a data set, a file object, a compiler's back end) still does its own
 # work. Only files that are on the stack while they do it: a compiled model runs below `_dynamo/eval_frame.py` for ever.
 _CALLERS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
@@ -163,6 +169,19 @@ def of_process(stack: ProcessStack) -> Activity:
         ends = (frame for each in stack.threads for frame in each.frames if _NATIVE_END.match(frame.function))
         end = next(ends, None)
         return activity if end is None else Activity("leaving", end, activity.place, idle=activity.idle)
+    return activity
+
+
+def of_native(activity: Activity, stack: ProcessStack) -> Activity:
+    """The same with what C frames show: `work.wait()` in the training code has no frame of Python of its own."""
+    thread = main_thread(stack)
+    if thread is None or activity.frame is None or not is_user_frame(activity.frame):
+        return activity
+    for frame in thread.frames:
+        if is_user_frame(frame):
+            break
+        if match := _NATIVE_WAIT.match(frame.function):
+            return replace(activity, doing="waiting", frame=frame, collective=_HANDLES.get(match[1] or "", ""))
     return activity
 
 

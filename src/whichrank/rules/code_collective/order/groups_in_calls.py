@@ -12,7 +12,8 @@ NCCL makes the communicator of a group inside its first call: until every member
 recorder holds nothing of it. Processes under `whichrank run` say which group they are in. Where these waits, with the
 recorded ones between them, form a circle, its ranks wait for each other forever. If all of them are in such first
 calls, the order of groups differs. If one is in a recorded operation instead, either it left the group's call out or
-the other has one too many: both are candidates. On Gloo, whose recorder holds such calls, the same is said of the first
+the other has one too many: both are candidates, unless the stacks show that one side stands behind a loop in which the
+other still is: then it left the loop first. On Gloo, whose recorder holds such calls, the same is said of the first
 call of a group to which half of its members have come: no majority speaks for either.
 
 ## Example
@@ -34,7 +35,7 @@ from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
-from whichrank.timeline.collectives.unrecorded import GroupCycle
+from whichrank.timeline.collectives.unrecorded import GroupCycle, Leavers
 
 CODE = "COLL139"
 CAUSE = "process-group-order"
@@ -44,7 +45,36 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.events(InOperation) and case.lineup is None:
         return NotEvaluated("which group each rank is in (whichrank run), or flight-recorder dumps")
     found = unrecorded.cycle(case)
-    return [] if found is None else [_finding(case, found)]
+    if found is None:
+        return []
+    gone = unrecorded.leavers(case, found)
+    return [_finding(case, found) if gone is None else _left_loop(case, gone)]
+
+
+def _left_loop(case: Case, gone: Leavers) -> Finding:
+    """One side is behind a loop in which the other still is: it made fewer rounds."""
+    cause, other = (
+        ("conditional-collective", "uneven-inputs") if gone.decided else ("uneven-inputs", "conditional-collective")
+    )
+    where = [case.activities[rank].place for rank in (gone.ranks[0], gone.still[0]) if rank in case.activities]
+    at = [f" at {place}" if place else "" for place in where] or ["", ""]
+    return Finding(
+        code=CODE,
+        cause=cause,
+        category="hang",
+        severity="error",
+        confidence=0.72,
+        subject=Subject(ranks=gone.ranks, code=tuple(place for place in where if place)),
+        message=f"{wording.culprits_text(case, gone.ranks).capitalize()} left the loop and wait{at[0]}; "
+        f"{wording.ranks_text(gone.still)} are still in it{at[-1]}.",
+        evidence=(
+            *wording.sat(case, (*gone.ranks[:2], *gone.still[:2])),
+            *_last_entries(case, (*gone.ranks[:2], *gone.still[:2])),
+        ),
+        victims=gone.still,
+        alternatives=(Alternative(other, 0.2, "why it made fewer rounds the stacks don't say"),),
+        fix=fix(cause),
+    )
 
 
 def _finding(case: Case, cycle: GroupCycle) -> Finding:

@@ -13,7 +13,7 @@ of them has made more optimizer steps, or in the same step has gone on to a late
 that one has passed the place where it should have posted its half. Where one waits in a collective, and all that have
 not come to it wait for its message, directly or one after the other, that one has left the exchange. Where both
 receive, each in a function of its own (a server and its client), a message was left out, and either may have done it:
-both are candidates.
+both are candidates. Where every rank waits for a message and nothing tells whose, all of them are.
 
 ## Example
 Rank 3 is in `recv from rank 2` in `forward`; rank 2 has gone on to `backward` and is in `recv from rank 3`.
@@ -41,12 +41,25 @@ CAUSE = "p2p-unmatched"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.events(InOperation):
+    if not case.events(InOperation) and not case.natives:
         return NotEvaluated("per-rank send/recv peers (whichrank run)")
     circles = point_to_point.circles(case)
+    everyone = point_to_point.all_in_messages(case)
+    if everyone and not circles:
+        return [_nobody_matches(case, everyone)]
     found = [_finding(case, circle, circle.past) for circle in circles if circle.past is not None]
     found += [_lost(case, circle) for circle in circles if circle.lost]
     return found + [_left(case, trouble) for trouble in case.troubles if trouble.shape == "left-messages"]
+
+
+def _nobody_matches(case: Case, ranks: tuple[int, ...]) -> Finding:
+    place = case.activities[ranks[0]].place
+    message = (
+        f"{wording.ranks_text(ranks).capitalize()} all wait for messages"
+        f"{f' at {place}' if place else ''}: nobody posts the half that another waits for."
+    )
+    other = Alternative("p2p-deadlock", 0.3, "the halves may be posted in an order in which each waits for the other")
+    return _found(case, (ranks[0], ranks[1]), Subject(candidates=ranks), message, 0.5, (), other)
 
 
 def _left(case: Case, trouble: Trouble) -> Finding:

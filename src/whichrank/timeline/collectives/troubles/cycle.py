@@ -11,8 +11,9 @@ from whichrank.records.dump import Call
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting
-from whichrank.timeline.collectives.program import Deviation, Programs
+from whichrank.timeline.collectives.program import Deviation, Programs, place_of
 from whichrank.timeline.collectives.troubles.disagreement import LOOK_BACK, sibling_votes
+from whichrank.timeline.collectives.troubles.loops import fork
 from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 from whichrank.timeline.collectives.waits import WaitGraph
 
@@ -56,13 +57,17 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
     programs.add_all(part)
     departures = {rank: programs.deviations(rank, LOOK_BACK) for rank in part}
     flagged = {rank: found[0] for rank, found in departures.items() if found}
+    missing = {rank for meeting in meetings for rank in meeting.absent}
+    if all(meeting.p2p for meeting in meetings) and missing:
+        # Who posted every message that somebody waits for has left none out, however unusual its own last one is.
+        flagged = {rank: departure for rank, departure in flagged.items() if rank in missing}
     if 0 < len(flagged) < len(part):
         culprits = _earliest(lineup, {r: d for r, d in flagged.items() if blamed[r]} or flagged)
         return _shape(programs, graph, meetings, part, culprits, flagged, victims)
     if all(meeting.p2p for meeting in meetings):
         sits = {rank: m for rank in part if (m := _sits(graph, rank, inside)) is not None and rank in m.joined}
         past = [rank for rank, m in sits.items() if left_out(lineup, rank, m.joined[rank])]
-        past = past or _past_the_message(meetings, sits)
+        past = past or _past_the_message(meetings, sits) or sorted(missing & inside)
         if len(past) == 1:
             missed = next((m for m in meetings if past[0] in m.absent), meetings[0])
             rest = tuple(sorted({*victims, *part} - set(past)))
@@ -178,11 +183,16 @@ def _shape(
         )
     due_known = _known_before(programs, due)
     acted_known = acted is not None and _known_before(programs, acted)
+    passed = acted is not None and _passed_by(lineup, acted, due)
     if (
         acted is not None
         and sits is not None
         and not acted_known
-        and (not due_known or _usual_elsewhere(programs, acted) or _by_another_path(lineup, sits, rank))
+        and (
+            (not due_known and not passed)
+            or (_usual_elsewhere(programs, acted) and _side_by_side(lineup, acted, due))
+            or _by_another_path(lineup, sits, rank)
+        )
     ):
         voters = _voters(lineup, programs, missed, sits, rank)
         tie = voters <= 1
@@ -201,7 +211,7 @@ def _shape(
             flagged=departure is not None,
         )
     came_too = sits is not None and not sits.absent and not sits.disagrees
-    shape: Shape = "added" if not acted_known and due_known and not came_too else "skipped"
+    shape: Shape = "added" if not acted_known and (due_known or passed) and not came_too else "skipped"
     return Trouble(
         shape,
         tuple(culprits),
@@ -232,6 +242,18 @@ def _usual_elsewhere(programs: Programs, row: int) -> bool:
     same_kind = np.array([group.kind == kind for group in lineup.groups], np.bool_)
     alike = (lineup.call_signature[lineup.call] == sig) & lineup.done & (lineup.group >= 0)
     return bool(same_kind[lineup.group[alike]].any())
+
+
+def _side_by_side(lineup: Lineup, acted: int, due: int) -> bool:
+    """Both calls stand in one function, as two branches of a condition do; or their lines are not known."""
+    mine, theirs = (place_of(lineup.call_of(row)) for row in (acted, due))
+    return mine is None or theirs is None or (mine.file, mine.function) == (theirs.file, theirs.function)
+
+
+def _passed_by(lineup: Lineup, acted: int, due: int) -> bool:
+    """The rank is in a function that the others have passed without calling it: its call is one too many."""
+    there = fork(lineup.call_of(acted).stack, lineup.call_of(due).stack)
+    return there is not None and there[0].line < there[1].line and not _side_by_side(lineup, acted, due)
 
 
 def _by_another_path(lineup: Lineup, sits: Meeting, rank: int) -> bool:

@@ -30,7 +30,7 @@ def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Call
     theirs = lineup.call_of(trouble.due).stack
     if not any(map(is_user_frame, theirs)) and trouble.victims and trouble.hangs:
         theirs = tuple(stands(trouble.victims[0]))  # it still waits there
-    there = _fork(lineup.call_of(trouble.acted).stack, theirs)
+    there = fork(lineup.call_of(trouble.acted).stack, theirs)
     if there is None:
         return False
     mine, other, within = there
@@ -42,6 +42,19 @@ def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Call
         between = [loop for loop in loops.get(within.file, ()) if loop.holds(within.line)]
     # A loop with a break, or with a condition, may have been left on it.
     return bool(between) and not any(loop.exits for loop in between)
+
+
+def left(mine: Sequence[Frame], theirs: Sequence[Frame], loops: Loops) -> list[Loop]:
+    """The loops that the first stack stands behind and the second is in."""
+    there = fork(mine, theirs)
+    if there is None or there[0].line <= there[1].line:
+        return []
+    own, other, within = there
+    behind = [loop for loop in loops.get(own.file, ()) if loop.holds(other.line) and loop.last < own.line]
+    if not behind and within is not None:
+        # It has come back from the function in whose loop the others are.
+        behind = [loop for loop in loops.get(within.file, ()) if loop.holds(within.line)]
+    return behind
 
 
 def _had_left(lineup: Lineup, acted: int, mine: Frame, loops: Sequence[Loop]) -> bool:
@@ -60,7 +73,7 @@ def _passed_before(lineup: Lineup, acted: int, mine: Frame) -> bool:
     return any(mine in lineup.calls[call].stack for call in earlier)
 
 
-def _fork(mine: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame, Frame, Frame | None] | None:
+def fork(mine: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame, Frame, Frame | None] | None:
     """The outermost function in which the two stacks stand at different lines, and what the second calls there."""
     own, others = ([frame for frame in reversed(stack) if is_user_frame(frame)] for stack in (mine, theirs))
     for at, (one, other) in enumerate(zip(own, others, strict=False)):
