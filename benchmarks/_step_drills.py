@@ -2,6 +2,8 @@
 
 An experiment is a dict: `kind` and `slow` (which rank loses `delay_s` in every step, and with what), `bucket_mb` (the
 bucket size that is profiled) and `other_mb` (the one that it is compared with), `layers`, `width`, `pause_s`.
+Blocks of steps as they are profiled and blocks of the steps that they are compared with take turns, so that what drifts
+on the machine hits both; the profile is taken between two of them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from whichrank.worker.profiler import Profile
 
-BATCH, WARM, MEASURED, RECORDED = 8, 3, 12, 8
+BATCH, WARM, RECORDED = 8, 3, 8
+PAIRS, BLOCK = 5, 5
+"""Pairs of blocks, and steps of a block."""
 
 
 class Samples(Dataset):
@@ -62,9 +66,32 @@ class Model(torch.nn.Module):
 
 
 def work(seconds):
+    if DEVICE == "cuda":
+        spin(round(seconds * CYCLES_PER_S))
+        return
     a, until = torch.randn(256, 256), time.monotonic() + seconds
     while time.monotonic() < until:
         a @ a
+
+
+def spin(cycles):
+    """A kernel that occupies one multiprocessor and computes nothing."""
+    torch.cuda._sleep(cycles)  # noqa: SLF001
+
+
+def settled():
+    """The time once the device has done what it was given."""
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    return time.monotonic()
+
+
+def spinning():
+    """Cycles of the spinning kernel per second, on this device."""
+    spin(1000)
+    begun = settled()
+    spin(100_000_000)
+    return 100_000_000 / (settled() - begun)
 
 
 class Training:
@@ -72,17 +99,18 @@ class Training:
 
     def __init__(self, plan, bucket_mb):
         self.plan = plan
-        self.model = DistributedDataParallel(Model(plan["layers"], plan["width"]), bucket_cap_mb=bucket_mb)
+        self.model = DistributedDataParallel(Model(plan["layers"], plan["width"]).to(DEVICE), bucket_cap_mb=bucket_mb)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001)
 
     def steps(self, count, *, late):
+        """Seconds per step; the first one, which still settles, does not count."""
         mine = late and dist.get_rank() == self.plan["slow"]
         kind, delay = self.plan["kind"] if mine else "none", self.plan["delay_s"]
         data = iter(DataLoader(Samples(self.plan["width"], delay if kind == "data" else 0.0), batch_size=BATCH))
-        times = []
-        for _ in range(count):
-            begun = time.monotonic()
-            batch = next(data)
+        for step in range(count):
+            if step == 1:
+                begun = settled()
+            batch = next(data).to(DEVICE)
             if kind == "host":
                 time.sleep(delay)
             loss = self.model(batch)
@@ -91,8 +119,7 @@ class Training:
             loss.pow(2).mean().backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
-            times.append(time.monotonic() - begun)
-        return times
+        return (settled() - begun) / (count - 1)
 
     def recorded(self, folder):
         """The late job under the profiler of `whichrank profile`."""
@@ -100,34 +127,37 @@ class Training:
                   "shapes": True, "stacks": False, "nvtx": False}  # fmt: skip
         profile = Profile(wishes)
         profile.watch()
-        times = self.steps(RECORDED + 4, late=True)
+        self.steps(RECORDED + 4, late=True)
         profile.end()
-        return times
 
 
 def experiment(plan, folder):
+    """Step times with and without, by pairs of blocks; the order within the pairs alternates."""
     Paused.pause = plan["pause_s"]
     training = Training(plan, plan["bucket_mb"])
+    other = Training(plan, plan["other_mb"]) if plan.get("other_mb") else training
     training.steps(WARM, late=False)
-    found = {"plan": plan, "without": training.steps(MEASURED, late=False)}
-    found["with"] = training.steps(MEASURED, late=True)
-    found["profiled"] = training.recorded(folder)
-    # Again: what drifts on this machine in between must not count as the delay's.
-    found["with"] += training.steps(MEASURED, late=True)
-    found["without"] += training.steps(MEASURED, late=False)
-    if plan.get("other_mb"):
-        other = Training(plan, plan["other_mb"])
-        other.steps(WARM, late=False)
-        found["other"] = other.steps(MEASURED, late=True)
-        found["with"] += training.steps(MEASURED, late=True)
-        found["other"] += other.steps(MEASURED, late=True)
+    other.steps(WARM, late=False)
+    pairs = []
+    for turn in range(PAIRS):
+        if turn == PAIRS // 2:
+            training.recorded(folder)
+            dist.barrier()
+        both = {}
+        for kind in ("with", "without") if turn % 2 else ("without", "with"):
+            chosen = training if kind == "with" else other
+            both[kind] = chosen.steps(BLOCK, late=kind == "with")
+        pairs.append(both)
     if dist.get_rank() == 0:
-        (folder / "times.json").write_text(json.dumps(found))
+        (folder / "times.json").write_text(json.dumps({"plan": plan, "pairs": pairs}))
 
 
 def main():
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if DEVICE == "cuda":
+        os.environ["NCCL_HOSTID"] = os.environ["RANK"]  # ranks may share a device only if NCCL takes them for hosts
+        torch.cuda.set_device(0)
+    dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
     for number, plan in enumerate(json.loads(Path(sys.argv[1]).read_text())):
         folder = Path(sys.argv[2]) / f"{number:02d}"
         folder.mkdir(exist_ok=True)
@@ -136,6 +166,9 @@ def main():
     dist.destroy_process_group()
     os._exit(0)
 
+
+DEVICE = sys.argv[3] if len(sys.argv) > 3 else "cpu"
+CYCLES_PER_S = spinning() if DEVICE == "cuda" else 0.0
 
 if __name__ == "__main__":
     main()

@@ -2,14 +2,17 @@
 
     .venv/bin/python benchmarks/trace.py [--hta VENV/bin/python] [--ranks 64] [--large-gb 0] [--trace DIR]
 
-The traces are those of WHICHRANK_SHARED (default ../shared); without them, or without an environment that has
-HolisticTraceAnalysis, orjson and isal (--hta, or WHICHRANK_HTA), what can't be compared is left out. `--large-gb 20`
-makes a set of that size (uncompressed) and reads it: memory must stay below 600 MB.
+The traces are those of WHICHRANK_SHARED (default ../shared). HTA's environment is --hta, WHICHRANK_HTA, or made in
+.venv/hta by tools/hta.sh; without traces or HTA, what can't be compared is left out. `--large-gb 20` makes a set of
+that size (uncompressed) and reads it, one file per rank.
+The bars: 20 times less CPU than HTA for one trace and for 64 ranks, whose memory is at most a 15th; the large set is
+read within 600 MB; shares within 0.1 points.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import resource
@@ -24,6 +27,8 @@ ROOT = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("WHICHRANK_SHARED", ROOT.parent / "shared"))
 ONE, SET = SHARED / "cases/traces_hta/mtia_single", SHARED / "cases/traces_hta/dlrm16_sendrecv"
 HTA_TIMER, GENERATOR = SHARED / "tools/time_hta.py", SHARED / "tools/gen_trace_set.py"
+MADE_MB = 20.2
+"""Megabytes of each trace of a generated set."""
 KEYS = (("compute_pct", "compute_time_pctg"), ("idle_pct", "idle_time_pctg"))
 
 
@@ -110,6 +115,28 @@ def difference(mine: dict, theirs: dict) -> float:
     return max(apart)
 
 
+def hta_python() -> str | None:
+    """The Python of HTA's environment, which is made where there is none yet."""
+    place = Path(sys.prefix) / "hta"
+    python = place / "bin" / "python"
+    if not python.exists():
+        print(f"installing HTA into {place} …", flush=True)
+        environment = {**os.environ, "PYTHON": sys.executable}
+        if subprocess.run([ROOT / "tools" / "hta.sh", place], env=environment, check=False).returncode:
+            shutil.rmtree(place, ignore_errors=True)
+            return None
+    return str(python)
+
+
+def uncompressed(folder: Path) -> float:
+    """Megabytes of the traces in a folder."""
+    total = 0
+    for file in folder.glob("*.gz"):
+        with gzip.open(file) as stream:
+            total += stream.seek(0, os.SEEK_END)
+    return total / 1e6
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hta", default=os.environ.get("WHICHRANK_HTA"))
@@ -117,41 +144,30 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--large-gb", type=float, default=0.0)
     chosen = parser.parse_args()
-    if chosen.trace:
-        compared(chosen.trace.name, chosen.trace, chosen.hta)
-        return
-    if not SET.is_dir():
+    if not chosen.trace and not SET.is_dir():
         print(f"no traces in {SHARED}: nothing to measure")
         return
-    compared("one trace of 26 MB", SET, chosen.hta)
-    compared("one trace of 87 MB", ONE, chosen.hta)
-    if not chosen.hta:
-        print("no HTA (--hta): sets of many ranks are not made")
+    python = chosen.hta or hta_python()
+    for folder in [chosen.trace] if chosen.trace else [SET, ONE]:
+        compared(f"{folder.name}, {uncompressed(folder):.0f} MB", folder, python)
+    if chosen.trace or python is None:
         return
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "set"
-        source = next(SET.glob("*.gz"))
-        subprocess.run(
-            [chosen.hta, str(GENERATOR), str(source), str(folder), "--ranks", str(chosen.ranks)],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        compared(f"{chosen.ranks} ranks, {chosen.ranks * 20.2 / 1000:.1f} GB", folder, chosen.hta)
+        if chosen.ranks:
+            folder = made(python, Path(place) / "set", chosen.ranks)
+            compared(f"{chosen.ranks} ranks, {chosen.ranks * MADE_MB / 1e3:.1f} GB", folder, python)
+            shutil.rmtree(folder)
         if chosen.large_gb:
-            large(folder, chosen.large_gb)
+            folder = made(python, Path(place) / "large", round(chosen.large_gb * 1e3 / MADE_MB))
+            compared(f"{chosen.large_gb:.0f} GB", folder, None)
 
 
-def large(folder: Path, gigabytes: float) -> None:
-    """Many more ranks: the same files linked under other numbers would share a rank; so each is read as its own run."""
-    many = folder.parent / "large"
-    many.mkdir()
-    files = sorted(folder.glob("*.gz"))
-    for number in range(round(gigabytes * 1000 / 20.2)):
-        shutil.copyfile(files[number % len(files)], many / f"part-{number}.json.gz")
-    mine = ours(many)
-    print(
-        f"{gigabytes:.0f} GB: whichrank {mine['cpu_s']:.0f} s CPU, {mine['wall_s']:.0f} s wall, {mine['rss_mb']:.0f} MB"
-    )
+def made(python: str, folder: Path, ranks: int) -> Path:
+    """A set of so many ranks out of one real trace."""
+    source = next(SET.glob("*.gz"))
+    command = [python, str(GENERATOR), str(source), str(folder), "--ranks", str(ranks)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return folder
 
 
 if __name__ == "__main__":

@@ -19,12 +19,13 @@ WIDTH, LAYERS = int(os.environ.get("WIDTH", "64")), int(os.environ.get("LAYERS",
 BUCKET_MB = float(os.environ.get("BUCKET_MB", "0.02"))
 PAUSE_S = float(os.environ.get("PAUSE_S", "0"))
 """Sleep between the layers' backward passes: computation that needs no core."""
+BLOCK = int(os.environ.get("BLOCK", "0"))
+"""The delay comes and goes every so many steps; 0: it stays."""
 BATCH = 8
 
 
 class Samples(Dataset):
-    def __init__(self, delay):
-        self.delay = delay
+    delay = 0.0
 
     def __len__(self):
         return 1_000_000
@@ -66,18 +67,20 @@ def work(seconds):
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    mine = dist.get_rank() == SLOW
-    data = iter(DataLoader(Samples(DELAY_S if mine and KIND == "data" else 0.0), batch_size=BATCH))
+    samples = Samples()
+    data = iter(DataLoader(samples, batch_size=BATCH))
     model = DistributedDataParallel(Model(), bucket_cap_mb=BUCKET_MB)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     times = []
-    for _ in range(STEPS):
+    for step in range(STEPS):
+        late = dist.get_rank() == SLOW and (not BLOCK or step // BLOCK % 2 == 0)
+        samples.delay = DELAY_S if late and KIND == "data" else 0.0
         begun = time.monotonic()
         batch = next(data)
-        if mine and KIND == "host":
+        if late and KIND == "host":
             time.sleep(DELAY_S)
         loss = model(batch)
-        if mine and KIND == "compute":
+        if late and KIND == "compute":
             work(DELAY_S)
         loss.pow(2).mean().backward()
         optimizer.step()

@@ -76,8 +76,8 @@ def advise(scene: Scene) -> list[Advice]:
     """Everything that would return something."""
     whole = not any(one.ends_early for one in scene.matched.ranks)
     found = [
-        *_level(scene), *(_idle(scene) if whole else ()), *_overlap(scene), *_bandwidth(scene), *_buckets(scene),
-        *_settings(scene),
+        *_level(scene), *(_idle(scene) if whole else ()), *_overlap(scene), *_prefetch(scene), *_bandwidth(scene),
+        *_buckets(scene), *_batch(scene), *_settings(scene),
     ]  # fmt: skip
     worth = [
         a
@@ -151,6 +151,35 @@ def _overlap(scene: Scene) -> list[Advice]:
         setting = "async_op=True, and wait() only where the result is needed"
     why = "an upper bound: no rank ever waits for a collective, all else the same"
     return [Advice("Overlap communication with computation.", setting, gain, _sure(scene, 0.4), why, "overlap")]
+
+
+def _prefetch(scene: Scene) -> list[Advice]:
+    """FSDP's parameters one unit ahead of their use."""
+    if scene.play is None or not scene.matched.ranks[0].signs.get("fsdp_unshards"):
+        return []
+    gain = _gain(scene, replay.prefetched(scene.play, scene.matched))
+    words = "Gather FSDP's parameters one unit ahead."
+    setting = "FSDP(forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE); fully_shard: "
+    setting += "set_modules_to_forward_prefetch([…])"
+    why = "every all-gather begins together with the one before it, all else the same; one more unit is in memory"
+    return [Advice(words, setting, gain, _sure(scene, 0.4), why, "prefetch")] if gain is not None else []
+
+
+def _batch(scene: Scene) -> list[Advice]:
+    """More samples for the same gradients; what is gained is told per step of today's size."""
+    signs = scene.matched.ranks[0].signs
+    if scene.play is None or scene.recorded is None:
+        return []
+    if not any(signs.get(key) for key in ("forwards", "fsdp_unshards", "deepspeed")):
+        return []  # collectives that move activations grow with the batch
+    twice = span(run(replay.twice_the_batch(scene.play, scene.matched)))
+    if twice is None:
+        return []
+    gain = max(0.0, scene.recorded - twice / 2) / scene.steps / 1e3
+    why = "twice the samples per step, gradients reduced once for them: time per two of today's steps, halved"
+    words = "Use a larger batch if memory and convergence allow (twice: the gain), or accumulate gradients."
+    setting = "batch_size, or model.no_sync() in all rounds of an accumulation but the last"
+    return [Advice(words, setting, gain, _sure(scene, 0.4), why, "batch")]
 
 
 def _bandwidth(scene: Scene) -> list[Advice]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.records.profiles.steps import ARRIVE, WAIT, RankSteps
+from whichrank.records.profiles.steps import ARRIVE, CHECKPOINT, COLLECTOR, HOST, WAIT, WORKING, RankSteps
+from whichrank.records.profiles.trace import Floats
 from whichrank.timeline.steps.collectives import payload
 from whichrank.timeline.steps.intervals import medians
 from whichrank.timeline.steps.matching import Matched
@@ -162,23 +163,35 @@ def prepare(matched: Matched) -> Play | None:
 
 def without_idle(play: Play, matched: Matched, reason: int) -> Play:
     """The same without the time that ranks spent on one of the reasons for idleness."""
-    return Play(_chains(matched, _numbers(matched), reason), play.transfer, play.before, play.members)
+    return _respent(play, matched, [-1.0 if what == reason else 0.0 for what in range(WORKING + 1)])
 
 
-def _chains(matched: Matched, numbers: Sequence[Mapping[int, int]], less: int | None = None) -> list[Chain]:
+def twice_the_batch(play: Play, matched: Matched) -> Play:
+    """Twice the samples in each step: own time doubles but for launches, checkpoints and the garbage collector."""
+    once = (HOST, CHECKPOINT, COLLECTOR)
+    return _respent(play, matched, [0.0 if what in once else 1.0 for what in range(WORKING + 1)])
+
+
+def _respent(play: Play, matched: Matched, factors: Sequence[float]) -> Play:
+    """Own times changed by a share of what they were spent on."""
+    chains = _chains(matched, _numbers(matched), np.array(factors))
+    return Play(chains, play.transfer, play.before, play.members)
+
+
+def _chains(matched: Matched, numbers: Sequence[Mapping[int, int]], more: Floats | None = None) -> list[Chain]:
     begins = [matched.time(index, int(one.start[0])) for index, one in enumerate(matched.ranks)]
     origin = min(begins)
     return [
-        _chain(one, mine, begin - origin, less) for one, mine, begin in zip(matched.ranks, numbers, begins, strict=True)
+        _chain(one, mine, begin - origin, more) for one, mine, begin in zip(matched.ranks, numbers, begins, strict=True)
     ]
 
 
-def _chain(one: RankSteps, number: Mapping[int, int], begin: int, less: int | None) -> Chain:
+def _chain(one: RankSteps, number: Mapping[int, int], begin: int, more: Floats | None) -> Chain:
     """One rank's links with the operations' numbers; waits for what it never arrived at are its own time."""
     links = one.links
     own, after = links.own, float(one.tail.sum())
-    if less is not None:
-        own, after = np.maximum(own - links.spent[:, less], 0), max(0.0, after - float(one.tail[less]))
+    if more is not None:
+        own, after = np.maximum(own + links.spent @ more, 0), max(0.0, after + float(one.tail @ more))
     kinds, ops, times, arrived = [], [], [], set()
     carried = 0.0
     for kind, call, time in zip(links.kind.tolist(), links.call.tolist(), own.tolist(), strict=True):
@@ -256,6 +269,33 @@ def without_waits(play: Play) -> Play:
             Chain(chain.begin, [ARRIVE] * sum(keep), [o for o, k in zip(chain.op, keep, strict=True) if k], own)
         )
     return Play(chains, play.transfer, play.before, play.members)
+
+
+def prefetched(play: Play, matched: Matched) -> Play:
+    """Every all-gather of a step is asked for together with the one before it: parameters come one unit early."""
+    before = dict(play.before)
+    return Play([_early(chain, matched, before) for chain in play.chains], play.transfer, before, play.members)
+
+
+def _early(chain: Chain, matched: Matched, before: dict[int, set[int]]) -> Chain:
+    """The chain with its all-gathers moved ahead; `before` learns that they no longer queue behind other operations."""
+    last: dict[tuple[object, ...], tuple[int, int]] = {}
+    order, own, carried = [], [], 0.0
+    for place, (kind, op, time) in enumerate(zip(chain.kind, chain.op, chain.own, strict=False)):
+        what, target = matched.what[op], (place, 0)
+        carried += time
+        if kind == ARRIVE and what.op == "all_gather":
+            key = int(matched.step[op]), what.group, what.ranks
+            if key in last:
+                target, earlier = (last[key][0], 1), last[key][1]
+                before[op] = {earlier}
+            last[key] = place, op
+        order.append(target)
+        own.append(0.0 if target[1] else carried)
+        carried = carried if target[1] else 0.0
+    places = sorted(range(len(order)), key=order.__getitem__)
+    kinds, ops = [chain.kind[i] for i in places], [chain.op[i] for i in places]
+    return Chain(chain.begin, kinds, ops, [*(own[i] for i in places), chain.own[-1] + carried])
 
 
 def with_own(play: Play, rank: int, own: Sequence[float], begin: float) -> Play:

@@ -863,8 +863,7 @@ static int parse(Batch *batch)
             if (over == NULL || over > batch->end || !event.ph.size)
                 return 0;
             ph = event.ph.at[0];
-            if (ph != 'M')
-                learn(&batch->memory->shapes, p, over, batch->end, ph);
+            learn(&batch->memory->shapes, p, over, batch->end, ph);
         }
         batch->n_events++;
         if (ph == 'X' && !span(batch, &event))
