@@ -70,9 +70,9 @@ def test_a_defect_of_a_rule_costs_no_verdict(example, monkeypatch):
 
     monkeypatch.delenv("WHICHRANK_DEBUG")
     whole = diagnose([example], jobs=1)
-    monkeypatch.setattr(next(rule for rule in discover_rules() if rule.CODE == "NETI155"), "judge", broken)
+    monkeypatch.setattr(next(rule for rule in discover_rules() if rule.CODE == "COLL105"), "judge", broken)
     told = diagnose([example], jobs=1)
     assert told.verdict == whole.verdict
-    assert [s.missing for s in told.coverage.not_evaluated if s.code == "NETI155"] == [
+    assert [s.missing for s in told.coverage.not_evaluated if s.code == "COLL105"] == [
         "an answer of the rule, which has a defect (KeyError: 'nobody thought of this')"
     ]

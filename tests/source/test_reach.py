@@ -2,7 +2,7 @@
 
 import pytest
 
-from whichrank.source import shell
+from whichrank.source import launch, shell
 
 EXPORT = "export NCCL_DEBUG=WARN\n"
 
@@ -137,7 +137,7 @@ def test_slurm_passes_all_again_once_told():
     ],
 )
 def test_a_launch_that_does_not_fit(text, name):
-    assert [clash.name for clash in shell.read(text, "a.sh").clashes] == [name]
+    assert launch.read(text.encode(), "a.sh").clashes[0].name.startswith(name)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def of_kind(pile: Iterable[Any], kind: str) -> list[Any]:
-    """Those of a class of this package, named as `module.Class`: where its module is not loaded there are none."""
-    module, _, name = kind.partition(".")
+    """Those of a class, named as `module.Class` from this package on: where its module is not loaded there are none."""
+    module, _, name = kind.rpartition(".")
     loaded = sys.modules.get(f"{__package__}.{module}")
     return [] if loaded is None else [r for r in pile if isinstance(r, getattr(loaded, name))]

@@ -306,7 +306,7 @@ def build_case(records: Iterable[Any]) -> Case:
         log_events=on_one_clock(_placed(events, people), clocks),
         progress=[r for r in pile if isinstance(r, Progress)],
         rank_values=of_kind(pile, "rank_values.RankValues"),
-        step_parts=of_kind(pile, "step_parts.StepParts"),
+        step_parts=of_kind(pile, "profiles.step_parts.StepParts"),
         nccl=nccl,
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
@@ -352,7 +352,7 @@ def _source(record: _Told) -> str:
 
 def _profiles(pile: Iterable[Any]) -> Steps | None:
     """The profiles together; what compares them is loaded only where there are any."""
-    profiles = of_kind(pile, "steps.RankSteps")
+    profiles = of_kind(pile, "profiles.steps.RankSteps")
     if not profiles:
         return None
     from whichrank.timeline.steps.analysis import together

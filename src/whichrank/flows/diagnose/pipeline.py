@@ -92,7 +92,7 @@ def _judged(
         case.posted = posted_faults(item for item, _ in outcomes if item.job in ("", job))
         answer = conclude(case, sources, why=why, progress=progress) if case.posted else answer
     texts = [item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome)]
-    if answer.verdict.cause == "unknown" and texts and not case.has_dumps:
+    if answer.verdict.cause == "unknown" and texts and not case.has_dumps and not _watched(outcomes):
         from whichrank.flows.diagnose.unexplained import closest_causes
 
         case.closest = closest_causes(texts)
@@ -103,6 +103,11 @@ def _judged(
         case.own_lines = own_lines(texts, case, answer.verdict)
         answer = conclude(case, sources, why=why, progress=progress) if case.own_lines else answer
     return case, with_views(case, answer) if views else answer
+
+
+def _watched(outcomes: Sequence[Outcome]) -> bool:
+    """Whether it is evidence that `whichrank run` took: there, what is not proven is not in words either."""
+    return any(item.label.endswith("last_words.json") for item, _ in outcomes)
 
 
 def _generic(answer: Diagnosis) -> bool:

@@ -109,7 +109,7 @@ def _read_with(chosen: Sequence[Reader], item: Item) -> list[tuple[str, Reading]
 
 def _reduced(reading: Reading) -> Reading:
     """Profiles become summaries where they are read: megabytes need not travel between processes."""
-    if not of_kind(reading.records, "trace.Trace"):
+    if not of_kind(reading.records, "profiles.trace.Trace"):
         return reading
     from whichrank.records.profiles.trace import Trace
     from whichrank.timeline.steps.reduce import reduced

@@ -10,7 +10,7 @@ from whichrank.source.shell.embedded import Given
 
 KIND = "justfile"
 _SET = re.compile(r"(export\s+)?([A-Za-z_][\w-]*)\s*:=\s*(.*)")
-_HEAD = re.compile(r"@?[A-Za-z_][\w-]*(?:\s+[^:=]*(?:=[^:]*)?)?\s*:(?!=).*")
+_HEAD = re.compile(r"@?[A-Za-z_][\w-]*(?:\s[^:]{0,500})?:(?!=).*")
 
 
 def read(text: str, label: str) -> SettingsFile:
