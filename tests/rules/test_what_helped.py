@@ -7,8 +7,8 @@ import pytest
 from whichrank.flows.diagnose.pipeline import diagnose
 
 
-def verdict(tmp_path, text):
-    (tmp_path / "ticket.txt").write_text(text)
+def verdict(tmp_path, text, name="ticket.txt"):
+    (tmp_path / name).write_text(text)
     return diagnose([tmp_path], jobs=1).verdict
 
 
@@ -40,6 +40,8 @@ def test_what_did_not_help_excludes(tmp_path):
     [
         ("Our job freezes at step 200 on all ranks, nobody knows why.", "hang"),
         ("Two nodes are four times slower than one of them, nobody knows why.", "slow"),
+        ("It is 2.6x slower than last week, and NCCL_DEBUG=INFO shows nothing to us.", "slow"),
+        ("We expected 41 % and get 23.6 on all of them.", "slow"),
     ],
 )
 def test_the_category_is_told_where_nothing_else_is_known(tmp_path, seen, category):
@@ -53,3 +55,20 @@ def test_a_log_is_believed_more_than_a_report(tmp_path):
     )
     found = verdict(tmp_path, "It hangs for us. It works with NCCL_P2P_DISABLE=1, some colleague says.\n")
     assert (found.category, found.cause, found.culprits.ranks) == ("crash", "gpu-out-of-memory", (3,))
+
+
+def test_who_complains_does_not_tell_of_a_run_that_ended_well(tmp_path):
+    found = verdict(
+        tmp_path,
+        "The process is killed at random points of the training, without any message.\n\n"
+        "With the small model the training finished once, but was killed several times before.\n",
+    )
+    assert found.category == "crash"
+
+
+def test_a_run_that_counts_on_behind_a_failure_has_recovered(tmp_path):
+    steps = "".join(f"epoch {n} loss 0.{9 - n}\n" for n in range(2))
+    failed = "RuntimeError: NCCL error: remote process exited or there was a network error\n"
+    again = "restored checkpoint of epoch 1\n" + "".join(f"epoch {n} loss 0.{9 - n}\n" for n in range(2, 6))
+    assert verdict(tmp_path, steps + failed + again, "driver.log").cause == "healthy"
+    assert verdict(tmp_path, steps + failed, "driver.log").cause != "healthy"

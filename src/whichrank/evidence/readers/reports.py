@@ -37,7 +37,7 @@ def _any(*phrases: str) -> re.Pattern[str]:
 
 
 _PRINTED_WITHIN = re.compile(
-    r"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|\b(?:WARNING|ERROR|INFO|DEBUG)\b|\.py:\d|\bwhat\(\)"
+    r"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|(?<![=\w])(?:WARNING|ERROR|INFO|DEBUG)\b(?!=)|\.py:\d|\bwhat\(\)"
 )
 _MARKS = ("NCCL ", "WARNING", "ERROR", "INFO", "DEBUG", ".py:", "what()")
 """One of these stands where that one matches."""
@@ -124,6 +124,8 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\btakes? (?:\w{1,12} ){0,4}(?:longer|ages|for ?ever|minutes|hours)\b",
         r"\b(?:more than|over|about) \d{1,2} ?% of (?:the )?(?:\w{1,10} ){0,2}time\b",
         r"\bexpect\w{0,3} [^.\n]{0,20}\d+ ?G(?:B|b|iB)(?:/s|ps)",
+        r"\bexpect\w{0,3} [^.\n]{0,20}\d+ ?%? ?[^.\n]{0,24}"
+        r"\b(?:but|we|I)? ?(?:get|gets|got|see|reach\w{0,3}) (?:only )?\d",
     ),
     "corruption": _any(
         r"\b(?:wrong|incorrect|garbage|corrupt\w{0,3}|different)"
