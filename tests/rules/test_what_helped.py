@@ -72,3 +72,5 @@ def test_a_run_that_counts_on_behind_a_failure_has_recovered(tmp_path):
     again = "restored checkpoint of epoch 1\n" + "".join(f"epoch {n} loss 0.{9 - n}\n" for n in range(2, 6))
     assert verdict(tmp_path, steps + failed + again, "driver.log").cause == "healthy"
     assert verdict(tmp_path, steps + failed, "driver.log").cause != "healthy"
+    newest_first = "\n".join(reversed(f"{again}{failed}".strip().split("\n")))
+    assert verdict(tmp_path, newest_first, "driver.log").cause != "healthy"

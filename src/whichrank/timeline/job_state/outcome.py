@@ -107,7 +107,10 @@ def _went_on(case: Case, event: Event) -> bool:
         behind = progress.line > event.line
         if progress.source == event.ref.source and behind.any():
             counted = np.where(progress.step >= 0, progress.step, np.nan_to_num(progress.epoch, nan=-1.0))[behind]
-            if len(np.unique(counted[counted >= 0])) >= _COUNTED_ON:
+            counted = counted[counted >= 0]
+            change = np.diff(counted)
+            # Exports may begin with the newest line: there it counts down.
+            if len(np.unique(counted)) >= _COUNTED_ON and (change > 0).sum() > 2 * (change < 0).sum():
                 return True
     return False
 
