@@ -34,6 +34,7 @@ def judged(folder: Path) -> Diagnosis:
         ("left_loop_early", "COLL139", "conditional-collective", (0, 2)),
         ("lock_around_a_gather", "COLL105", "process-group-order", (2,)),
         ("forward_of_one_rank", "COLL101", "conditional-collective", (3,)),
+        ("held_with_an_old_dump", "SLOW107", "rank-stuck-in-user-code", (2,)),
     ],
 )
 def test_who_is_behind_it(name, code, cause, ranks):

@@ -115,7 +115,9 @@ def _deserter(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) ->
     shared = [g for g in lineup.groups if len(g.members) < lineup.world and unseen & set(g.members)]
     found: list[tuple[int, Deviation]] = []
     missing = {rank for meeting in graph.meetings for rank in meeting.absent}
-    ranks = sorted({rank for group in shared for rank in group.members if rank in lineup.first} | missing)
+    # A dump that is older than what the others prove says nothing about where its rank went since.
+    known = set(lineup.first) - unseen
+    ranks = sorted({rank for group in shared for rank in group.members if rank in known} | missing)
     programs.add_all(ranks)
     for rank in ranks:
         kinds = {group.kind for group in shared if rank in group.members}
