@@ -38,8 +38,8 @@ CAUSE = "unknown"
 
 _CLEARLY, _BY_FAR = 1.2, 1.8
 """How many times as close as the next cause."""
-_NAMED, _WELL = 7.0, 14.0
-"""What words must tell for a cause to be named: some rare ones that go with it; and for a little more confidence."""
+_WORTH, _NAMED, _WELL = 2.0, 7.0, 14.0
+"""What words must tell for a cause to be listed, to be named (some rare ones go with it), and to be a little surer."""
 _SURE, _SURER, _LISTED = 0.4, 0.52, 0.12
 _MOST = 3
 _STOPPED = {"hang": "stopped", "crash": "stopped"}
@@ -47,7 +47,7 @@ _STOPPED = {"hang": "stopped", "crash": "stopped"}
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     seen = observed(case)
-    near = [one for one in case.closest if _fits(one.cause, seen)]
+    near = [one for one in case.closest if one.told >= _WORTH and _fits(one.cause, seen)]
     if not near:
         return NotEvaluated("lines that come close to a known cause, and no other verdict")
     first, rest = near[0], near[1:]
