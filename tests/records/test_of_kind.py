@@ -7,7 +7,9 @@ from importlib import import_module
 from pathlib import Path
 
 import whichrank
+from whichrank.model.evidence import Ref
 from whichrank.records.of_kind import of_kind
+from whichrank.records.trial import Trial
 
 SOURCE = Path(whichrank.__file__).parent
 NAMED = re.compile(r"\bof_kind\((?:pile|reading\.records|records), \"([\w.]+)\"")
@@ -23,9 +25,6 @@ def test_every_kind_that_is_asked_for_exists() -> None:
 
 
 def test_records_of_a_kind() -> None:
-    from whichrank.records.trial import Trial
-
-    assert of_kind([1, "a"], "trial.Trial") == []
-    assert of_kind([], "nobody_has_read.This") == []
-    assert of_kind([1], "trial.Trial") == of_kind([], "trial.Trial")
-    assert Trial.__module__ == "whichrank.records.trial"
+    tried = Trial("NCCL_P2P_DISABLE=1", "helped", Ref("ticket.txt", "line 1", "it works with it"))
+    assert of_kind([1, tried, "a"], "trial.Trial") == [tried]
+    assert of_kind([1, tried], "nobody_has_read.This") == []

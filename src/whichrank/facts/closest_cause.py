@@ -31,7 +31,7 @@ _KEPT = 16
 
 
 class Closeness(NamedTuple):
-    """How much closer the text is to a cause than to a middling one, and the line that says most."""
+    """How much closer the text is to a cause than to the median one, and the line that says most."""
 
     cause: str
     score: float
@@ -52,7 +52,8 @@ class Model(NamedTuple):
 def closest(lines: Sequence[str]) -> list[Closeness]:
     """The causes, the closest first. Lines that say nothing new should have been left out."""
     model = _model()
-    counts = Counter(word for line in lines for word in words(line))
+    spoken = [list(words(line)) for line in lines]
+    counts = Counter(word for line in spoken for word in line)
     weights = weighed(counts, model.rarity)
     total = sum(weights.values())
     scores = {cause: base * total for cause, base in model.bases.items()}
@@ -64,7 +65,7 @@ def closest(lines: Sequence[str]) -> list[Closeness]:
     middle = median(scores.values())
     ranked = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:_KEPT]
     return [
-        Closeness(cause, score - middle, _told(set(counts), cause, model), _telling(lines, cause, model))
+        Closeness(cause, score - middle, _told(set(counts), cause, model), _telling(spoken, cause, model))
         for cause, score in ranked
     ]
 
@@ -73,15 +74,10 @@ def _told(spoken: set[str], cause: str, model: Model) -> float:
     return sum(model.rarity[word] * gain for word in spoken for c, gain in model.gains.get(word, ()) if c == cause)
 
 
-def _telling(lines: Sequence[str], cause: str, model: Model) -> int:
+def _telling(lines: Sequence[Sequence[str]], cause: str, model: Model) -> int:
     """The line whose words speak most for the cause."""
-    best, at = -1.0, 0
-    for number, line in enumerate(lines):
-        spoken = set(words(line))
-        told = _told(spoken, cause, model) / sqrt(len(spoken) + 5)
-        if told > best:
-            best, at = told, number
-    return at
+    told = [_told(set(line), cause, model) / sqrt(len(set(line)) + 5) for line in lines]
+    return told.index(max(told))
 
 
 @cache

@@ -147,7 +147,7 @@ class Case:
         if self.lineup is not None and self.loops:
             from whichrank.timeline.collectives.troubles.loops import at_the_end
 
-            found = at_the_end(self.lineup, found, self.loops, self._stands)
+            found = at_the_end(self.lineup, found, self.loops, self.stands)
         if self.lineup is not None and self.stacks:
             from whichrank.timeline.collectives.troubles.threads import on_their_way
 
@@ -244,7 +244,7 @@ class Case:
     def coords(self) -> dict[int, dict[str, int]]:
         return coordinates(self.lineup.groups, self.lineup.world) if self.lineup else {}
 
-    def _stands(self, rank: int) -> Sequence[Frame]:
+    def stands(self, rank: int) -> Sequence[Frame]:
         """The frames of a rank's main thread, innermost first."""
         thread = main_thread(self.stacks[rank]) if rank in self.stacks else None
         return thread.frames if thread is not None else ()

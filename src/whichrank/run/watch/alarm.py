@@ -223,7 +223,7 @@ class Alarm:
         return self.level
 
     def _without_answers(self, ranks: list[RankState]) -> list[RankState]:
-        """Who was asked writes a dump: that takes time and bytes of its process, while its main thread rests."""
+        """A rank that was asked writes a dump, which costs its process time and bytes while its main thread rests."""
         known = self._measured
         return [
             replace(seen, busy=known[seen.rank][0], effort=known[seen.rank][1], traffic=known[seen.rank][2])

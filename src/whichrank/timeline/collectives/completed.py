@@ -63,7 +63,7 @@ def _with_batches(dump: Dump, done: Bools) -> Bools:
 
 
 def of_messages(dump: Dump) -> Bools:
-    """Entries that end a batch of messages: they have the number of the last collective, and are none."""
+    """Entries that end a batch of messages. They carry the number of the last collective, but are not collectives."""
     found = np.zeros(len(dump), np.bool_)
     whole = _ends_batch(dump)
     if whole.any():

@@ -73,7 +73,7 @@ def held_up(case: Case) -> list[Held]:
     waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
     standing = standings(case)
     behind = set(standing.behind) if standing else set()
-    # Who has issued an operation that others have not come to waits for them on the device, wherever its host code is.
+    # A rank that issued an operation that others have not joined waits for them on the device, whatever its host does.
     ahead = {rank for meeting in case.meetings.pending if meeting.absent for rank in meeting.pending}
     if waiting and doing and len(doing) <= len(waiting) and not ahead & set(doing):
         named = [rank for rank in doing if rank in behind] or list(doing)

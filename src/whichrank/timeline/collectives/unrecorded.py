@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from whichrank.records.events.collectives import InOperation
 from whichrank.records.outline import Loop
-from whichrank.records.stack import main_thread
 from whichrank.timeline.collectives.troubles.loops import left
 from whichrank.timeline.collectives.waits import build_graph
 from whichrank.timeline.job_state.activity import MESSAGES
@@ -101,9 +100,7 @@ def leavers(case: Case, cycle: GroupCycle) -> Leavers | None:
 
 
 def _left(case: Case, one: int, other: int) -> list[Loop]:
-    threads = [main_thread(case.stacks[rank]) for rank in (one, other) if rank in case.stacks]
-    frames = [thread.frames for thread in threads if thread is not None]
-    return left(frames[0], frames[1], case.loops) if len(frames) == 2 else []
+    return left(case.stands(one), case.stands(other), case.loops)
 
 
 def _way_back(awaited: dict[int, set[int]], start: int) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ class Finish:
 
 def finish(case: Case) -> Finish | None:
     """Where the newest attempt says that it ended well, if nothing contradicts it."""
-    # Who complains may also tell of a run that went well, or say “before it finished”.
+    # A person who complains may also mention a run that went well, or say “before it finished”.
     told = {complaint.ref.source for complaint in case.complaints if complaint.category in ("crash", "hang")}
     said = [_of_event(event) for event in case.events(RunFinished) if event.ref.source not in told]
     said += [done for progress in case.progress if (done := _last_step(progress)) is not None]

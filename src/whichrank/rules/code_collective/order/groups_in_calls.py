@@ -58,6 +58,7 @@ def _left_loop(case: Case, gone: Leavers) -> Finding:
     )
     where = [case.activities[rank].place for rank in (gone.ranks[0], gone.still[0]) if rank in case.activities]
     at = [f" at {place}" if place else "" for place in where] or ["", ""]
+    waits = "waits" if len(gone.ranks) == 1 else "wait"
     return Finding(
         code=CODE,
         cause=cause,
@@ -65,7 +66,7 @@ def _left_loop(case: Case, gone: Leavers) -> Finding:
         severity="error",
         confidence=0.72,
         subject=Subject(ranks=gone.ranks, code=tuple(place for place in where if place)),
-        message=f"{wording.culprits_text(case, gone.ranks).capitalize()} left the loop and wait{at[0]}; "
+        message=f"{wording.culprits_text(case, gone.ranks).capitalize()} left the loop and {waits}{at[0]}; "
         f"{wording.ranks_text(gone.still)} are still in it{at[-1]}.",
         evidence=(
             *wording.sat(case, (*gone.ranks[:2], *gone.still[:2])),

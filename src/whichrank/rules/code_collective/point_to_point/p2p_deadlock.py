@@ -55,7 +55,7 @@ def _unmatched(case: Case, trouble: Trouble) -> Finding | None:
         severity="error",
         confidence=0.7,
         subject=Subject(candidates=ranks, code=wording.place(lineup, rows[0], int(lineup.rank[rows[0]]))),
-        message=f"The ranks name partners that don't name them: {posted}.",
+        message=f"Ranks exchange messages with partners that chose other partners: {posted}.",
         evidence=wording.evidence(lineup, trouble),
         victims=tuple(rank for rank in trouble.victims if rank not in ranks),
         onset_ns=wording.onset(case, trouble),

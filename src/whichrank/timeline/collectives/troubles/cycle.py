@@ -59,7 +59,7 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
     flagged = {rank: found[0] for rank, found in departures.items() if found}
     missing = {rank for meeting in meetings for rank in meeting.absent}
     if all(meeting.p2p for meeting in meetings) and missing:
-        # Who posted every message that somebody waits for has left none out, however unusual its own last one is.
+        # A rank that posted every message that others wait for left none out, however unusual its last one is.
         flagged = {rank: departure for rank, departure in flagged.items() if rank in missing}
     if 0 < len(flagged) < len(part):
         culprits = _earliest(lineup, {r: d for r, d in flagged.items() if blamed[r]} or flagged)
