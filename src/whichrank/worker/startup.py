@@ -194,9 +194,7 @@ class Watch:
         if not counts or (counts["enqueued"], counts["completed"]) == (words.enqueued, words.completed):
             return False
         if self.waiting is not None:
-            inside, place = main.glance()
-            if inside is not None:
-                self.waiting.count(place, inside=inside, pending=counts["pending"] > 0)
+            self.waiting.glance(main, standing.pending)
             counts.update(self.waiting.told())
         if words.phase == layout.JOINED:  # the main thread may have said its last meanwhile
             self.recorder.note(**counts)

@@ -13,7 +13,7 @@ from whichrank.run.watch.stragglers import Straggler, Stragglers
 from whichrank.worker.waiting import NOW_AND_THEN
 
 LOOK_S = 0.5
-SELDOM, OFTEN = 2, 5
+SELDOM, OFTEN = 1, 5
 """Glances in that time, at a rank whose share of waits is far from a half and at others."""
 
 
