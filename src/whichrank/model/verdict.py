@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject, Witness
+from whichrank.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from whichrank.model.views import Context, Moment, StackNode, Track

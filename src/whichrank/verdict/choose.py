@@ -9,11 +9,12 @@ followed. A finding that contradicts the state of the job is out. The order of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Category, Finding, Subject
+from whichrank.model.lazy_dataclass import dataclass
 from whichrank.model.verdict import Argument, Grade, Hypothesis, Verdict
 
 _URGENCY = {"hang": 0.0, "crash": 0.0, "corruption": 0.15, "config": 0.3, "slow": 0.3}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from whichrank.facts.messages import REPORT, signatures
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
+from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Frame
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import MonitoredBarrierFailed
