@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from whichrank.worker.main_thread import MainThread
 
-PAUSE_S, SPREAD_MS = 0.02, 160
+SHORT_S, LONG_S, SPREAD_MS = 0.02, 0.17, 160
 """Between two glances, and how much longer it may be: steps of one length must not be met at one place only."""
-NOW_AND_THEN, MEMORY = 0.1, 32
-"""Share of waits, of about so many glances, above which (and below one minus which) more of them tell more. Elsewhere
-the beats are enough: to wake up and look takes 0.2 ms with all caches cold."""
+HARDLY, NOW_AND_THEN, MEMORY = 0.03, 0.15, 32
+"""Shares of waits, of about so many glances, above which (and below one minus which) more of them tell more. For a rank
+that hardly ever waits the beats are enough: to wake up and look takes 0.2 ms with all caches cold."""
 PLACES = 64
 
 
@@ -37,7 +37,10 @@ class Waiting:
 
     def pause_s(self) -> float | None:
         """Until the next glance; None where there is to be none before the next beat."""
-        return PAUSE_S + spread_s() if NOW_AND_THEN < self._share < 1 - NOW_AND_THEN else None
+        mixed = min(self._share, 1 - self._share)
+        if mixed < HARDLY:
+            return None
+        return (SHORT_S if mixed > NOW_AND_THEN else LONG_S) + spread_s()
 
     def glance(self, main: MainThread, pending: Callable[[], bool]) -> None:
         inside, place = main.glance()
