@@ -7,7 +7,7 @@ import re
 from whichrank.facts.interventions import ONE_HOST
 from whichrank.facts.taxonomy import causes
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding
+from whichrank.model.findings import Finding, Grade
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Argument
 from whichrank.records.events.base import Event
@@ -17,8 +17,6 @@ from whichrank.timeline.job_state.outcome import at_work
 
 _LINE = re.compile(r"line (\d+)")
 _STOPS = ("hang", "crash")
-PROVEN = 0.85
-"""What people report speaks only against what is not proven otherwise."""
 _SLACK_NS = 60_000_000_000
 """Log stamps of different hosts and of the kernel agree to within this."""
 
@@ -26,12 +24,13 @@ _SLACK_NS = 60_000_000_000
 def against(case: Case, finding: Finding) -> Argument | None:
     """What the state of the job says against a finding; None where the two fit."""
     if finding.category in _STOPS and case.finish is not None:
-        return Argument("", "contradicts", f"the run finished: {case.finish.ref.quote}", (case.finish.ref,))
+        return Argument("", Grade.CONTRADICTS, None, f"the run finished: {case.finish.ref.quote}", (case.finish.ref,))
     if finding.category in _STOPS and (working := at_work(case)) is not None and _before(finding, working):
-        return Argument("", "contradicts", f"the job went on: {working.ref.quote}", (working.ref,))
-    if finding.confidence < PROVEN and (trial := trials.ruled_out(case, finding.cause)) is not None:
+        return Argument("", Grade.CONTRADICTS, None, f"the job went on: {working.ref.quote}", (working.ref,))
+    # What people report speaks only against what is not proven otherwise.
+    if finding.grade < Grade.PROVES and (trial := trials.ruled_out(case, finding.cause)) is not None:
         said = f"“{trial.change}” was tried: it {trial.outcome if trial.change != ONE_HOST else 'works there'}"
-        return Argument("", "contradicts", said, (trial.ref,))
+        return Argument("", Grade.CONTRADICTS, None, said, (trial.ref,))
     if finding.cause in causes() and causes()[finding.cause].phase == "launch" and finding.category != "config":
         return _trained(case, finding)
     return None
@@ -50,13 +49,15 @@ def _trained(case: Case, finding: Finding) -> Argument | None:
         steps = [int(step) for step, at in zip(progress.step, progress.time_ns, strict=True) if _later(int(at), said)]
         if said is not None and len(set(steps)) >= 3:
             ref = Ref(progress.source, f"line {int(progress.line[-1])}", f"step {steps[-1]}")
-            return Argument("", "contradicts", "training went on after it", (ref,))
+            return Argument("", Grade.CONTRADICTS, None, "training went on after it", (ref,))
     if case.has_dumps and case.lineup is not None and len(case.lineup):
         finished = _world_collectives(case)
         newest = int(case.lineup.created.max())
         if finished >= 2 and (said is None or newest > said + _SLACK_NS):
             at = rfc3339_ns(newest)
-            return Argument("", "contradicts", f"{finished} collectives of all ranks finished, the last known at {at}")
+            return Argument(
+                "", Grade.CONTRADICTS, None, f"{finished} collectives of all ranks finished, the last known at {at}"
+            )
     return None
 
 

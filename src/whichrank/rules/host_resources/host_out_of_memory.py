@@ -22,7 +22,7 @@ The kernel log says which process was chosen and how much it held.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.launchers import HostOutOfMemory
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -63,4 +63,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = statements.ranks_of([*failed, *killed]) or (deaths.only_one_failed(case) if failed else ())
     what = "was killed for lack of host memory" if killer else "could not get host memory"
     message = f"{building.who(case, ranks, signs)} {what}{building.others(case, ranks)}."
-    return [building.found(case, _CLAIM, signs, message, 0.9 if killer or statements.ranks_of(failed) else 0.8, ranks)]
+    return [
+        building.found(
+            case,
+            _CLAIM,
+            signs,
+            message,
+            Grade.PROVES if killer or statements.ranks_of(failed) else Grade.SUPPORTS,
+            ranks,
+        )
+    ]

@@ -25,7 +25,7 @@ Why there is no path only the fabric can tell.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -44,9 +44,9 @@ _CLAIM = Claim(
     ),
     blames="host",
     alternatives=(
-        ("roce-gid", 0.15, "a wrong GID index ends the same way on RoCE"),
-        ("ib-link-flap", 0.15, "a link that is down has no path"),
-        ("rail-fabric", 0.1, "the fabric may join only adapters of the same rail"),
+        ("roce-gid", "a wrong GID index ends the same way on RoCE"),
+        ("ib-link-flap", "a link that is down has no path"),
+        ("rail-fabric", "the fabric may join only adapters of the same rail"),
     ),
     next=(
         NextStep(
@@ -60,7 +60,7 @@ _CLAIM = Claim(
         ),
     ),
 )
-_UNANSWERED = 0.5
+_UNANSWERED = Grade.HINTS
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -71,5 +71,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "partition" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.sure(told), _UNANSWERED if more else 0.0)
+    sure = max(known_messages.grade(told), _UNANSWERED if more else Grade.HINTS)
     return [building.tell_of(case, _CLAIM, "The adapter of {who} has no path to its peer: {what}.", told or more, sure)]

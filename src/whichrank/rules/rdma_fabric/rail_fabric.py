@@ -24,7 +24,7 @@ Networks are told apart by their first three numbers; a fabric with larger netwo
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -43,8 +43,8 @@ _CLAIM = Claim(
     ),
     blames="host",
     alternatives=(
-        ("ib-fabric-partition", 0.2, "the two networks may just lack a route"),
-        ("roce-gid", 0.12, "a wrong GID index may have chosen the address"),
+        ("ib-fabric-partition", "the two networks may just lack a route"),
+        ("roce-gid", "a wrong GID index may have chosen the address"),
     ),
     next=(
         NextStep(
@@ -58,7 +58,7 @@ _CLAIM = Claim(
         ),
     ),
 )
-_UNANSWERED = 0.52
+_UNANSWERED = Grade.HINTS
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -69,7 +69,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "rail" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.sure(told), _UNANSWERED if more else 0.0)
+    sure = max(known_messages.grade(told), _UNANSWERED if more else Grade.HINTS)
     return [
         building.tell_of(
             case,

@@ -23,7 +23,7 @@ An MTU that does not fit gives the same refusal.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -39,13 +39,13 @@ _CLAIM = Claim(
     fix=fix(CAUSE),
     blames="host",
     alternatives=(
-        ("ib-fabric-partition", 0.2, "two networks without a route between them look the same"),
-        ("mtu-mismatch", 0.08, "a path with a smaller MTU refuses too"),
-        ("ib-link-flap", 0.08, "a link that is down does not answer either"),
+        ("ib-fabric-partition", "two networks without a route between them look the same"),
+        ("mtu-mismatch", "a path with a smaller MTU refuses too"),
+        ("ib-link-flap", "a link that is down does not answer either"),
     ),
     next=(NextStep("show_gids", "lists the addresses and their RoCE versions", ("roce-gid",), "none"),),
 )
-_UNANSWERED = 0.5
+_UNANSWERED = Grade.HINTS
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -56,7 +56,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "gid" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.sure(told), _UNANSWERED if more else 0.0)
+    sure = max(known_messages.grade(told), _UNANSWERED if more else Grade.HINTS)
     return [
         building.tell_of(
             case, _CLAIM, "The address that {who} uses on the fabric does not fit: {what}.", told or more, sure
