@@ -13,7 +13,7 @@ from tests.evidence.readers.test_pcap import ACK, PUSH, SYN, A, B, capture, exch
 from whichrank.facts import taxonomy, xids
 from whichrank.facts.fixes import with_fix
 from whichrank.flows.diagnose.pipeline import diagnose
-from whichrank.model.findings import Finding
+from whichrank.model.findings import Finding, Grade
 from whichrank.model.verdict import Diagnosis
 
 FAMILIES = {
@@ -156,7 +156,7 @@ def test_an_xid_that_only_its_consequence_names(tmp_path, named, code, cause):
     diagnosis = judged(tmp_path)
     assert (diagnosis.verdict.cause, diagnosis.verdict.culprits.ranks) == (cause, (2,))
     assert (diagnosis.findings[0].code, diagnosis.findings[0].severity) == (code, "error")
-    assert diagnosis.verdict.confidence < 0.7
+    assert diagnosis.findings[0].grade < Grade.PROVES
     assert "only the Xid 45" in diagnosis.verdict.summary
 
 
@@ -177,7 +177,7 @@ def test_a_refused_access_beside_errors_of_the_links(tmp_path):
     both = one(tmp_path, "CUDA160")
     assert "not the GPU's" in alone.message
     assert "not the GPU's" not in both.message
-    assert both.confidence < 0.55 < alone.confidence
+    assert both.grade is Grade.HINTS < alone.grade
     assert {a.cause for a in both.alternatives} == {"nvlink-fault", "fabric-manager"}
     assert any(" 145," in ref.quote for ref in both.evidence)
 
@@ -190,7 +190,7 @@ def test_faults_of_one_process_after_the_other_on_one_gpu(tmp_path):
     three = one(tmp_path, "CUDA160")
     assert "not the GPU's" in two.message
     assert "not the GPU's" not in three.message
-    assert three.confidence < two.confidence
+    assert three.grade < two.grade
     assert "xid-gpu-fault" in {a.cause for a in three.alternatives}
 
 
@@ -272,7 +272,7 @@ def test_a_program_by_any_name_hangs_in_the_kernel(tmp_path, known, told):
     put(tmp_path, "pasted.txt", lines)
     found = [f for f in judged(tmp_path).findings if f.code == "HOST154"]
     assert [f.cause for f in found if f.severity == "error"] == told
-    assert all(f.confidence <= 0.5 and "strat1_sim" in f.message for f in found if f.severity == "error")
+    assert all(f.grade is Grade.HINTS and "strat1_sim" in f.message for f in found if f.severity == "error")
 
 
 @pytest.mark.parametrize(("known", "told"), [(False, ["host-out-of-memory"]), (True, [])])
@@ -282,7 +282,7 @@ def test_memory_ran_out_and_the_log_is_cut(tmp_path, known, told):
     put(tmp_path, "kern.log", dmesg("python invoked oom-killer: gfp_mask=0x14000c0(GFP_KERNEL), order=0"))
     found = [f for f in judged(tmp_path).findings if f.code == "HOST150"]
     assert [f.cause for f in found] == told
-    assert all(f.confidence <= 0.65 for f in found)
+    assert all(f.grade <= Grade.SUPPORTS for f in found)
 
 
 def test_a_native_crash_that_the_kernel_saw(tmp_path):
