@@ -102,8 +102,9 @@ class _Weighed(tuple[Finding, ...]):
         return (-round(self.weight(finding), 6), not _names(finding), *_order(finding))
 
     def root(self) -> Finding:
-        """The weightiest finding, unless an explicit cause that is nearly as sure began clearly earlier."""
+        """The weightiest finding, unless one says more about the same, or an explicit cause began clearly earlier."""
         best = min(self, key=self.order)
+        best = min((f for f in self if _says_more(f, best)), key=self.order, default=best)
         if best.onset_ns is not None:
             near = self.weight(best) - _NEARLY
             earlier = [f for f in self if _began_before(f, best) and self.weight(f) > near]
@@ -129,6 +130,13 @@ def _same(one: Finding, other: Finding) -> bool:
     """Whether two findings are about one hypothesis: who names nobody contradicts nobody."""
     mine, theirs = one.subject.ranks, other.subject.ranks
     return (one.cause, one.category) == (other.cause, other.category) and (not mine or not theirs or mine == theirs)
+
+
+def _says_more(finding: Finding, best: Finding) -> bool:
+    """Whether the best one defers to this: by its cause, to one that is as well supported, about the same ranks."""
+    mine, theirs = set(finding.subject.ranks), set(best.subject.ranks)
+    deferred = best.cause in causes() and finding.cause in causes()[best.cause].defers_to
+    return deferred and finding.grade >= best.grade and (not mine or not theirs or bool(mine & theirs))
 
 
 def _is_explicit(finding: Finding) -> bool:
