@@ -9,8 +9,8 @@ A report holds a few lines of output and the script. The output says that ranks 
 
 ## How it decides
 Only where all else leaves the cause unknown or generic. `whichrank lint` reads the Python blocks of notes and the
-Python files beside the logs (up to 64 KiB). An error that it finds supports its cause; a warning supports it with less
-confidence, and only where ranks wait.
+Python files beside the logs (up to 64 KiB). An error that it finds supports its cause; a warning hints at
+it, and only where ranks wait.
 
 ## Example
     if rank == 0:
@@ -20,8 +20,7 @@ confidence, and only where ranks wait.
 That of the lint rule: `whichrank explain LINT101`.
 
 ## Limits
-The posted code may not be what ran. The confidence stays at 0.6 or below, and a rank is named only where the code
-names it.
+The posted code may not be what ran: it never proves, and a rank is named only where the code names it.
 """
 
 from __future__ import annotations

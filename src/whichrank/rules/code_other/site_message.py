@@ -8,8 +8,8 @@ folder, or in an installed package.
 Schedulers, storage and wrappers of a site print messages that nobody else knows.
 
 ## How it decides
-By the signature's pattern, as with built-in messages. Only signatures with the role `root` make a finding; the
-confidence is the signature's weight, a little more where several kinds of messages say the same.
+By the signature's pattern, as with built-in messages. Only signatures with the role `root` make a finding; its
+grade is that of the strongest signature.
 
 ## Example
     acme-storage: lease on /scratch/acme lost, I/O suspended

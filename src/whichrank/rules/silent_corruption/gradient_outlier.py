@@ -77,11 +77,11 @@ def _outlier(case: Case, comparison: Comparison, wrong: Wrong) -> Finding | None
     else:
         message += "." if not replays else f"; {len(replays)} later micro-batches gave the same result twice."
     sure = bool(differing) or always is not None
-    confidence = Grade.PROVES if sure else Grade.HINTS
+    grade = Grade.PROVES if sure else Grade.HINTS
     other = () if sure else (Alternative("data-order", "an unusual batch can do the same"),)
     fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
     return guard_findings.found(
-        case, wrong, CODE, CAUSE, message, confidence, fix, severe=sure, gpu=True, alternatives=other,
+        case, wrong, CODE, CAUSE, message, grade, fix, severe=sure, gpu=True, alternatives=other,
         next=(_TEST,),
     )  # fmt: skip
 
