@@ -229,10 +229,7 @@ def argument_mismatch(case: Case, trouble: Trouble, code: str, cause: str, fix: 
         victims=trouble.victims if trouble.hangs else (),
         onset_ns=onset(case, trouble),
         alternatives=(
-            Alternative(
-                "conditional-collective",
-                "the two calls may be different operations of the program",
-            ),
+            Alternative("conditional-collective", "the two calls may be different operations of the program"),
         ),
         fix=fix,
     )

@@ -58,12 +58,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims,
         onset_ns=wording.onset(case, trouble),
-        alternatives=(
-            Alternative(
-                "collective-stalled",
-                "the operation itself may hang in NCCL or the driver",
-            ),
-        ),
+        alternatives=(Alternative("collective-stalled", "the operation itself may hang in NCCL or the driver"),),
         next=(
             NextStep(
                 "dmesg -T | grep -i xid",

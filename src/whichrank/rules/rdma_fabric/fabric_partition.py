@@ -25,7 +25,7 @@ Why there is no path only the fabric can tell.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -60,7 +60,6 @@ _CLAIM = Claim(
         ),
     ),
 )
-_UNANSWERED = Grade.HINTS
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -71,5 +70,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "partition" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.grade(told), _UNANSWERED if more else Grade.HINTS)
+    sure = known_messages.grade(told)
     return [building.tell_of(case, _CLAIM, "The adapter of {who} has no path to its peer: {what}.", told or more, sure)]

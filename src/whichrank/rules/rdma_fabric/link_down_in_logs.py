@@ -24,7 +24,7 @@ The end that prints the message is not always the broken one: the switch sits be
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -59,7 +59,6 @@ _CLAIM = Claim(
         ),
     ),
 )
-_UNANSWERED = Grade.HINTS
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -70,5 +69,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "link" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.grade(told), _UNANSWERED if more else Grade.HINTS)
+    sure = known_messages.grade(told)
     return [building.tell_of(case, _CLAIM, "A link of {who} failed: {what}.", told or more, sure)]

@@ -24,7 +24,7 @@ Networks are told apart by their first three numbers; a fabric with larger netwo
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -58,7 +58,6 @@ _CLAIM = Claim(
         ),
     ),
 )
-_UNANSWERED = Grade.HINTS
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -69,7 +68,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "rail" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.grade(told), _UNANSWERED if more else Grade.HINTS)
+    sure = known_messages.grade(told)
     return [
         building.tell_of(
             case,

@@ -23,7 +23,7 @@ An MTU that does not fit gives the same refusal.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -45,7 +45,6 @@ _CLAIM = Claim(
     ),
     next=(NextStep("show_gids", "lists the addresses and their RoCE versions", ("roce-gid",), "none"),),
 )
-_UNANSWERED = Grade.HINTS
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -56,7 +55,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "gid" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.grade(told), _UNANSWERED if more else Grade.HINTS)
+    sure = known_messages.grade(told)
     return [
         building.tell_of(
             case, _CLAIM, "The address that {who} uses on the fabric does not fit: {what}.", told or more, sure

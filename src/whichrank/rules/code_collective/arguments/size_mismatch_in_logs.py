@@ -81,8 +81,6 @@ _ELSEWHERE = Claim(
 )
 _MOST_PARAMETERS = 1_000_000
 """Tensors of a model: the largest have some hundred thousand."""
-_UNSURE = Grade.HINTS
-"""A message that says no more than that ranks differ."""
 _TRUNCATED = ("message truncated : receiving", "collective mismatch error")
 
 
@@ -148,7 +146,7 @@ def _plain(case: Case) -> list[Finding]:
         others, row = wording.ranks_text(meeting.joined), next(iter(meeting.joined.values()))
         message = f"Rank {rank} brought another size than {others} to {wording.step(case.lineup, row)}{sizes}."
         return [building.found(case, _CLAIM, signs, message, sure, (rank,))]
-    if sure <= _UNSURE:
+    if sure is Grade.HINTS:  # a message that says no more than that ranks differ
         claim = building.hanging(_EITHER, any("hanging" in s.text for s in signs))
         message = "Ranks bring different sizes to one collective, or are not in the same one; nothing says which ranks."
         return [building.found(case, claim, signs, message, sure)]

@@ -71,10 +71,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         victims=trouble.victims if trouble.hangs else (),
         onset_ns=wording.onset(case, trouble),
         alternatives=(
-            Alternative(
-                "conditional-collective",
-                "one of the two operations may be missing rather than late",
-            ),
+            Alternative("conditional-collective", "one of the two operations may be missing rather than late"),
         ),
         fix=(
             (

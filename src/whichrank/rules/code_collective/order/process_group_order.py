@@ -68,10 +68,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         onset_ns=wording.onset(case, trouble),
         certificate=wording.certificate(lineup, trouble),
         alternatives=(
-            Alternative(
-                "conditional-collective",
-                "the missing operation may have been skipped rather than postponed",
-            ),
+            Alternative("conditional-collective", "the missing operation may have been skipped rather than postponed"),
         ),
         fix=(
             (

@@ -35,7 +35,6 @@ from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 CODE = "COLL111"
 CAUSE = "collective-stalled"
-_ROOTS_UNKNOWN = Grade.HINTS
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:

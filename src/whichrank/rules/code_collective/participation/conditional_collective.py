@@ -62,14 +62,8 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         message = f"{name} skipped {due}{went}; {waiting}."
     else:
         message = f"{name} issued {acted} where {due} was expected; {waiting}."
-    other = Alternative(
-        "collective-order",
-        "it may issue the missing operation later, in another order",
-    )
-    alone = Alternative(
-        "rank0-only-collective",
-        "the operation may stand under a condition on the rank",
-    )
+    other = Alternative("collective-order", "it may issue the missing operation later, in another order")
+    alone = Alternative("rank0-only-collective", "the operation may stand under a condition on the rank")
     return Finding(
         code=CODE,
         cause=CAUSE,

@@ -65,10 +65,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         victims=trouble.victims if trouble.hangs else (),
         onset_ns=wording.onset(case, trouble),
         alternatives=(
-            Alternative(
-                "conditional-collective",
-                "the others may have skipped it on a condition of their own",
-            ),
+            Alternative("conditional-collective", "the others may have skipped it on a condition of their own"),
         ),
         fix=(
             (

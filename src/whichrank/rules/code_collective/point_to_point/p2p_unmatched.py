@@ -75,12 +75,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         onset_ns=wording.onset(case, trouble),
         alternatives=()
         if certain
-        else (
-            Alternative(
-                "rank-stuck-in-user-code",
-                "the peer may be held up before it posts its half",
-            ),
-        ),
+        else (Alternative("rank-stuck-in-user-code", "the peer may be held up before it posts its half"),),
         next=()
         if certain
         else (

@@ -60,11 +60,6 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims if trouble.hangs else (),
         onset_ns=wording.onset(case, trouble),
-        alternatives=(
-            Alternative(
-                "conditional-collective",
-                "it may have left the loop early on a condition",
-            ),
-        ),
+        alternatives=(Alternative("conditional-collective", "it may have left the loop early on a condition"),),
         fix=fix(CAUSE),
     )
