@@ -389,7 +389,7 @@ def test_a_narrow_link_among_others(tmp_path):
     smi(tmp_path, "node8/nvidia-smi-a.txt", NARROW)
     smi(tmp_path, "node8/nvidia-smi-b.txt", bus="2a")
     finding = one(tmp_path, "PCIE151")
-    assert (finding.confidence, "width 8 of 16" in finding.message) == (0.8, True)
+    assert (finding.grade, "width 8 of 16" in finding.message) == (Grade.SUPPORTS, True)
 
 
 LIMITED = (
@@ -420,7 +420,7 @@ def test_memory_errors_that_were_added(tmp_path):
     smi(tmp_path, "node8/before.txt")
     smi(tmp_path, "node8/after.txt", (DRAM, DRAM.replace(": 0", ": 2")))
     finding = one(tmp_path, "GPUH101")
-    assert (finding.severity, finding.confidence, finding.subject.ranks) == ("error", 0.85, (2,))
+    assert (finding.severity, finding.grade, finding.subject.ranks) == ("error", Grade.PROVES, (2,))
 
 
 def test_a_gpu_that_is_lost(tmp_path):
@@ -428,7 +428,7 @@ def test_a_gpu_that_is_lost(tmp_path):
     job(tmp_path, FAILED)
     put(tmp_path, "node8/nvidia-smi-q.txt", text)
     finding = one(tmp_path, "GPUH102")
-    assert (finding.subject.ranks, finding.confidence) == ((2,), 0.85)
+    assert (finding.subject.ranks, finding.grade) == ((2,), Grade.PROVES)
 
 
 def test_a_fabric_that_is_not_ready(tmp_path):
@@ -472,14 +472,14 @@ def test_file_systems_count_where_writing_failed(tmp_path):
         DF + "/dev/nvme0n1    894G  894G     0 100% /scratch\n/dev/loop3  64M  64M  0 100% /snap/core\n",
     )
     finding = one(tmp_path, "HOST153")
-    assert (finding.severity, finding.confidence, "/scratch" in finding.message) == ("error", 0.92, True)
+    assert (finding.severity, finding.grade, "/scratch" in finding.message) == ("error", Grade.PROVES, True)
 
 
 def test_tiny_shared_memory_with_a_bus_error(tmp_path):
     job(tmp_path, "RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. \n")
     put(tmp_path, "node8/df.txt", DF + "shm              64M   64M     0 100% /dev/shm\n")
     finding = one(tmp_path, "HOST151")
-    assert (finding.severity, finding.confidence) == ("error", 0.92)
+    assert (finding.severity, finding.grade) == ("error", Grade.PROVES)
 
 
 def test_a_container_that_is_held_back(tmp_path):
@@ -487,7 +487,7 @@ def test_a_container_that_is_held_back(tmp_path):
     put(tmp_path, "before/node8/cpu.stat", "usage_usec 1\nnr_periods 100\nnr_throttled 0\nthrottled_usec 5\n")
     put(tmp_path, "after/node8/cpu.stat", "usage_usec 9\nnr_periods 1100\nnr_throttled 600\nthrottled_usec 9\n")
     finding = one(tmp_path, "SLOW150")
-    assert (finding.subject.ranks, finding.confidence, "60%" in finding.message) == ((2, 3), 0.7, True)
+    assert (finding.subject.ranks, finding.grade, "60%" in finding.message) == ((2, 3), Grade.SUPPORTS, True)
 
 
 def test_packets(tmp_path):
