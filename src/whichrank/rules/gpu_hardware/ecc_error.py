@@ -10,7 +10,7 @@ the row at the next reset (63); an uncontained one (95) spoils all work on that 
 
 ## How it decides
 By the kernel log first, within the time of the run; Xids that say "caused by previous Xid" and channel removals (45)
-are consequences, and count, with less grade, only where the log has nothing else of that Xid. Of nvidia-smi only
+are consequences, and count, with less confidence, only where the log has nothing else of that Xid. Of nvidia-smi only
 a rise of the volatile counter between two reports, a failed remap or an exceeded SRAM threshold is held against a GPU;
 a volatile count seen once is offered where the job failed, corrected errors and the board's life-time counters never.
 

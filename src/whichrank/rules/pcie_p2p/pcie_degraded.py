@@ -9,7 +9,7 @@ A badly seated board or riser, a damaged slot, a switch that trained down after 
 
 ## How it decides
 By nvidia-smi: current against maximum width. A lower generation of an idle GPU is power saving and is not judged. Where
-every GPU of the host shows the same width the machine may be built so: told with little grade. So is an adapter
+every GPU of the host shows the same width the machine may be built so: told with little confidence. So is an adapter
 of half its bandwidth or less by the kernel's own line, unless the logs of other hosts have no such line. Corrected
 errors in the kernel log count from a hundred of one device on.
 
