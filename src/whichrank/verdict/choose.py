@@ -94,12 +94,11 @@ class _Weighed(tuple[Finding, ...]):
 
     def weight(self, finding: Finding) -> float:
         """How much a finding has to say as the root of everything."""
-        less = causes()[finding.cause].yields if finding.cause in causes() else 0.0
-        return self.sure(finding) - less - _URGENCY.get(finding.category, 0.5) - _SEVERITY[finding.severity]
+        return _weight(finding, self.sure(finding))
 
     def order(self, finding: Finding) -> tuple[object, ...]:
         """The weightiest first; of equal ones the one that names somebody, then as everywhere."""
-        return (-round(self.weight(finding), 6), not _names(finding), *_order(finding))
+        return (-self.weight(finding), not _names(finding), *_order(finding))
 
     def root(self) -> Finding:
         """The weightiest finding, unless one says more about the same, or an explicit cause began clearly earlier."""
@@ -120,10 +119,16 @@ class _Weighed(tuple[Finding, ...]):
         return min(same, key=self.order, default=best)
 
 
+def _weight(finding: Finding, sure: float) -> float:
+    less = causes()[finding.cause].yields if finding.cause in causes() else 0.0
+    return round(sure - less - _URGENCY.get(finding.category, 0.5) - _SEVERITY[finding.severity], 6)
+
+
 def _order(finding: Finding) -> tuple[object, ...]:
-    """A total order: what began first, then by name."""
+    """A total order: the weightiest first; ties by what began first, then by name."""
     onset = finding.onset_ns if finding.onset_ns is not None else 1 << 63
-    return (-finding.confidence, onset, finding.code, finding.cause, finding.subject.ranks, finding.message)
+    weight = _weight(finding, finding.confidence)
+    return (-weight, onset, finding.code, finding.cause, finding.subject.ranks, finding.message)
 
 
 def _same(one: Finding, other: Finding) -> bool:
@@ -187,7 +192,7 @@ def _verdict(root: Finding, sure: float, readings: Sequence[Finding]) -> Verdict
 
 def _alternatives(root: Finding, sure: float, readings: Sequence[Finding]) -> tuple[Alternative, ...]:
     """What else was found, the surest first, then what the rule itself lists."""
-    seen = sorted((f for f in readings if _is_explicit(f) and f.severity != "info"), key=_order)
+    seen = sorted((f for f in readings if _is_explicit(f) and f.severity != "info"), key=lambda f: -f.confidence)
     offered = [*(Alternative(f.cause, f.message) for f in seen), *root.alternatives]
     return _shared([other for other in offered if other.cause != root.cause], 1.0 - sure)
 
