@@ -7,6 +7,7 @@ import random
 import pytest
 
 from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.model.grades import SUPPORTED
 
 
 def verdict(tmp_path, text, name="out.log"):
@@ -71,7 +72,7 @@ def test_the_replica_that_differs_from_the_majority(tmp_path):
 def test_without_a_majority_nobody_is_named(tmp_path):
     found = verdict(tmp_path, checksums((1, 2, 3), 100))
     assert (found.cause, found.culprits.ranks) == ("replica-divergence", ())
-    assert found.confidence < 0.6
+    assert found.confidence < SUPPORTED
 
 
 def test_equal_replicas_are_fine(tmp_path):
@@ -81,7 +82,7 @@ def test_equal_replicas_are_fine(tmp_path):
 def test_words_that_come_close_to_a_cause_are_a_weak_verdict(tmp_path):
     found = verdict(tmp_path, "the HCA refuses GPU Direct RDMA, peermem module missing, GDR stays disabled\n")
     assert (found.cause, found.culprits.ranks) == ("gdr-disabled", ())
-    assert found.confidence < 0.6
+    assert found.confidence < SUPPORTED
 
 
 def test_causes_that_are_not_close_enough_are_listed(tmp_path):

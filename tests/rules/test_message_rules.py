@@ -10,6 +10,7 @@ from tests.rules import crash_texts as texts
 from whichrank.flows.diagnose.pipeline import conclude, diagnose
 from whichrank.flows.discovery import discover_rules
 from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
+from whichrank.model.grades import SUPPORTED
 from whichrank.timeline.case import Case
 
 RULES = {rule.CODE: rule for rule in discover_rules()}
@@ -338,7 +339,7 @@ def test_the_blocked_peer_is_named_not_the_one_that_tells(tmp_path):
 def test_a_hint_that_stands_alone_is_told_as_a_hint(line, cause, tmp_path):
     verdict = diagnose([texts.write(tmp_path, {"a.log": line})], jobs=1).verdict
     assert (verdict.cause, verdict.culprits, verdict.victims) == (cause, Subject(), ())
-    assert verdict.confidence < 0.6
+    assert verdict.confidence < SUPPORTED
     assert "is a hint" in verdict.summary
     assert not verdict.summary.endswith(("..", "!."))
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.model.grades import SUPPORTED
 from whichrank.model.verdict import Diagnosis
 
 SAMPLES = ROOT / "tests" / "samples" / "gloo_waits"
@@ -159,7 +160,7 @@ def test_the_only_stack_is_half_believed(text, cause, ranks, tmp_path):
     (tmp_path / "look.txt").write_text(text)
     verdict = judged(tmp_path).verdict
     assert (verdict.cause, verdict.culprits.ranks) == (cause, ranks)
-    assert verdict.confidence <= 0.6
+    assert verdict.confidence < SUPPORTED
 
 
 @pytest.mark.parametrize("name", ["both_receive_first", "send_left_out", "receive_left_out"])
