@@ -36,7 +36,7 @@ _TABLE: dict[Kind, tuple[float, float, float]] = {
     "records": (0.62, 0.9, 0.95),
     "stacks": (0.62, 0.79, 0.92),
     "messages": (0.6, 0.78, 0.92),
-    "host": (0.58, 0.76, 0.92),
+    "host": (0.6, 0.78, 0.92),
     "timing": (0.58, 0.76, 0.88),
     "settings": (0.62, 0.82, 0.96),
     "code": (0.58, 0.74, 0.88),

@@ -101,14 +101,14 @@ class _Weighed(tuple[Finding, ...]):
         return (-self.weight(finding), not _names(finding), *_order(finding))
 
     def root(self) -> Finding:
-        """The weightiest finding, unless one says more about the same, or an explicit cause began clearly earlier."""
+        """The weightiest finding, unless an explicit cause began clearly earlier, or one says more about the same."""
         best = min(self, key=self.order)
-        best = min((f for f in self if _says_more(f, best)), key=self.order, default=best)
         if best.onset_ns is not None:
             near = self.weight(best) - _NEARLY
             earlier = [f for f in self if _began_before(f, best) and self.weight(f) > near]
             if earlier:
                 best = min(earlier, key=lambda f: (f.onset_ns, *self.order(f)))
+        best = min((f for f in self if _says_more(f, best)), key=self.order, default=best)
         if best.cause == "straggler":
             late = set(best.subject.ranks)
             why = [f for f in self if _says_why_late(f) and late == set(f.subject.ranks)]
