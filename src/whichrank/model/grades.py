@@ -37,7 +37,7 @@ _TABLE: dict[Kind, tuple[float, float, float]] = {
     "stacks": (0.62, 0.79, 0.92),
     "messages": (0.6, 0.78, 0.92),
     "host": (0.6, 0.78, 0.92),
-    "timing": (0.58, 0.76, 0.88),
+    "timing": (0.6, 0.76, 0.88),
     "settings": (0.62, 0.82, 0.96),
     "code": (0.58, 0.74, 0.88),
     "reports": (0.56, 0.7, 0.82),
@@ -47,7 +47,8 @@ _TABLE: dict[Kind, tuple[float, float, float]] = {
 Measured on cases that were scored before anything was changed for them (five rounds, 208 cases; mostly messages and
 reports): verdicts that rest on a hint were right in 26 of 38, on support in 42 of 49, on proof in 56 of 61. Smoothed by
 ten cases of a prior (0.5, 0.75, 0.9) that is 0.65, 0.84 and 0.92. Support by anything but records stays below 0.8, so
-that what is said to be surer holds in nine of ten. Recorded and simulated dumps are right in nearly all cases.
+that what is said to be surer holds in nine of ten. Records are right in 92 of 93 recorded and simulated cases. Of all
+779 cases at hand, most of them used since, 432 of the 438 verdicts that are at least 0.8 sure are right.
 `tools/calibration.py` prints the rates again for any labelled cases.
 """
 SUPPORTED = 0.7

@@ -97,8 +97,8 @@ class _Weighed(tuple[Finding, ...]):
         return _weight(finding, self.sure(finding))
 
     def order(self, finding: Finding) -> tuple[object, ...]:
-        """The weightiest first; of equal ones the one that names somebody, then as everywhere."""
-        return (-self.weight(finding), not _names(finding), *_order(finding))
+        """The weightiest first; of equal ones the one that names a rank, then anybody, then as everywhere."""
+        return (-self.weight(finding), not finding.subject.ranks, not _names(finding), *_order(finding))
 
     def root(self) -> Finding:
         """The weightiest finding, unless an explicit cause began clearly earlier, or one says more about the same."""
