@@ -38,7 +38,7 @@ _TABLE: dict[Kind, tuple[float, float, float]] = {
     "messages": (0.6, 0.78, 0.92),
     "host": (0.6, 0.78, 0.92),
     "timing": (0.6, 0.76, 0.88),
-    "settings": (0.62, 0.82, 0.96),
+    "settings": (0.62, 0.79, 0.96),
     "code": (0.58, 0.74, 0.88),
     "reports": (0.56, 0.7, 0.82),
 }
