@@ -233,18 +233,26 @@ def test_an_nvswitch(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "sure", "ranks"),
+    ("words", "grade", "ranks"),
     [
-        ("Out of memory: Killed process 1002 (python) total-vm:1kB, anon-rss:212044288kB, file-rss:0kB", 0.95, (2,)),
-        ("Memory cgroup out of memory: Killed process 77 (pt_main_thread) total-vm:1kB, anon-rss:1kB", 0.75, (2,)),
+        (
+            "Out of memory: Killed process 1002 (python) total-vm:1kB, anon-rss:212044288kB, file-rss:0kB",
+            Grade.PROVES,
+            (2,),
+        ),
+        (
+            "Memory cgroup out of memory: Killed process 77 (pt_main_thread) total-vm:1kB, anon-rss:1kB",
+            Grade.SUPPORTS,
+            (2,),
+        ),
     ],
 )
-def test_the_kernel_killed_for_memory(tmp_path, words, sure, ranks):
+def test_the_kernel_killed_for_memory(tmp_path, words, grade, ranks):
     job(tmp_path, FAILED)
     put(tmp_path, "kern.log", dmesg(words))
     diagnosis = judged(tmp_path)
     finding = next(f for f in diagnosis.findings if f.code == "HOST150")
-    assert (finding.confidence, finding.subject.ranks, finding.subject.hosts) == (sure, ranks, ("node8",))
+    assert (finding.grade, finding.subject.ranks, finding.subject.hosts) == (grade, ranks, ("node8",))
     assert diagnosis.verdict.cause == "host-out-of-memory"
 
 
@@ -404,13 +412,13 @@ WIDE = (
 )
 
 
-@pytest.mark.parametrize(("others", "sure"), [(WIDE, 0.75), (LIMITED, 0.4)])
-def test_an_adapter_on_a_narrow_link(tmp_path, others, sure):
+@pytest.mark.parametrize(("others", "grade"), [(WIDE, Grade.SUPPORTS), (LIMITED, Grade.HINTS)])
+def test_an_adapter_on_a_narrow_link(tmp_path, others, grade):
     """Where every host says so, they may be built so."""
     put(tmp_path, "dmesg_ldn-g04.txt", others)
     put(tmp_path, "dmesg_ldn-g05.txt", LIMITED)
     finding = one(tmp_path, "PCIE151")
-    assert (finding.confidence, finding.category) == (sure, "slow")
+    assert (finding.grade, finding.category) == (grade, "slow")
     assert "31 of 504 Gb/s" in finding.message
     assert finding.subject.hosts == ("ldn-g05",)
 

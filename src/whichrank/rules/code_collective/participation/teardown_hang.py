@@ -155,7 +155,7 @@ def _all_leaving(leaving: dict[int, Ref]) -> Finding:
         cause=CAUSE,
         category="hang",
         severity="error",
-        grade=Grade.SUPPORTS,
+        grade=Grade.HINTS,
         subject=Subject(),
         message=f"{wording.ranks_text(ranks).capitalize()} hang in the teardown of their process groups.",
         evidence=tuple(leaving.values())[:4],
