@@ -70,3 +70,13 @@ def test_lines_keep_their_numbers_and_cut_ends_are_left_out() -> None:
 
 def test_what_is_no_python_is_left_out() -> None:
     assert not _quoted("```\n[rank0]: Watchdog caught a timeout\n! ?\n```\n```bash\nls\n```\n").strip()
+
+
+def test_a_hook_without_its_class(tmp_path: Path) -> None:
+    hook = (
+        "def on_validation_epoch_end(self):\n    if self.trainer.is_global_zero:\n"
+        "        self.log('val_loss', loss, sync_dist=True)\n    self.outputs.clear()\n"
+    )
+    verdict = _verdict(tmp_path, q__md=f"DDP hangs after validation, no error.\n\n```python\n{hook}```\n")
+    assert verdict.cause == "rank0-only-collective"
+    assert [(place.file, place.line) for place in verdict.culprits.code] == [("q.md", 6)]
