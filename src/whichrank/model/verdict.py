@@ -6,7 +6,18 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from whichrank.model.evidence import Coverage, Ref
-from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject, Witness
+from whichrank.model.findings import (
+    Alternative,
+    Category,
+    CodePlace,
+    Finding,
+    Grade,
+    Hold,
+    Kind,
+    NextStep,
+    Subject,
+    Witness,
+)
 from whichrank.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -28,9 +39,6 @@ class Verdict:
     certificate: tuple[Hold, ...] | tuple[Witness, ...] = ()
 
 
-Grade = Literal["proves", "supports", "hints", "contradicts"]
-
-
 @dataclass(frozen=True, slots=True)
 class Argument:
     """One thing that speaks for or against a hypothesis."""
@@ -38,6 +46,8 @@ class Argument:
     code: str
     """The rule that says so; empty for the state of the job."""
     grade: Grade
+    kind: Kind | None
+    """None for the state of the job."""
     says: str
     evidence: tuple[Ref, ...] = ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whichrank.model.evidence import Ref
+from whichrank.model.grades import Grade
 from whichrank.model.lazy_dataclass import dataclass
 
 
@@ -29,7 +30,7 @@ class PostedFault:
     cause: str
     category: str
     severity: str
-    confidence: float
+    grade: Grade
     message: str
     refs: tuple[Ref, ...]
     """The operation first, then the way to what makes the ranks differ."""

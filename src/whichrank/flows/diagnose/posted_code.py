@@ -62,10 +62,10 @@ def posted_faults(items: Iterable[Item]) -> list[PostedFault]:
     from whichrank.flows.lint.check import lint_texts
 
     found = [f for f in lint_texts(texts) if f.cause and f.severity in _SEVERITIES and f.subject.code]
-    found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -f.confidence))
+    found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -f.grade))
     return [
         PostedFault(
-            f.code, f.cause, f.category, f.severity, f.confidence, f.message, f.evidence,
+            f.code, f.cause, f.category, f.severity, f.grade, f.message, f.evidence,
             f.subject.code[0].file, f.subject.code[0].line, f.fix,
         )
         for f in found
