@@ -21,9 +21,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from whichrank.worker.profiler import Profile
 
-BATCH, WARM, RECORDED = 8, 3, 8
+BATCH, WARM, RECORDED = 8, 3, 6
 PAIRS, BLOCK = 5, 5
 """Pairs of blocks, and steps of a block."""
+JUDGED_S = 20
+"""How long the job pauses at most, so that whoever judges an experiment does not disturb the next one."""
 
 
 class Samples(Dataset):
@@ -149,7 +151,11 @@ def experiment(plan, folder):
             both[kind] = chosen.steps(BLOCK, late=kind == "with")
         pairs.append(both)
     if dist.get_rank() == 0:
-        (folder / "times.json").write_text(json.dumps({"plan": plan, "pairs": pairs}))
+        (folder / "times.part").write_text(json.dumps({"plan": plan, "pairs": pairs}))
+        (folder / "times.part").rename(folder / "times.json")
+        waited = time.monotonic()
+        while not (folder / "judged").exists() and time.monotonic() - waited < JUDGED_S:
+            time.sleep(0.02)
 
 
 def main():

@@ -35,7 +35,6 @@ class Profile:
         self.seen = 0
         self.first: int | None = None
         self.running: Any = None
-        self.ranges: Any = None
         self.began = 0.0
         self.handle: Any = None
         self.writing: threading.Thread | None = None
@@ -62,7 +61,8 @@ class Profile:
     def turn(self) -> None:
         """What happens at this boundary between steps."""
         if self.running is not None:
-            self.running.step()
+            if not self.nvtx:
+                self.running.step()
             late = self.began and time.monotonic() - self.began > self.seconds
             if self.seen > self.skip + self.steps + 1 or late:
                 self.stop()
@@ -74,8 +74,9 @@ class Profile:
 
         torch: Any = sys.modules["torch"]
         if self.nvtx:
-            self.ranges = torch.autograd.profiler.emit_nvtx(record_shapes=self.shapes)
-            self.ranges.__enter__()
+            self.running = _Ranges(torch, self.shapes)
+            self.began = time.monotonic()
+            return
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             activities.append(ProfilerActivity.CUDA)
@@ -124,10 +125,9 @@ class Profile:
     def stop(self) -> None:
         """End the recording here, and write it elsewhere."""
         running, self.running = self.running, None
-        self.unmark()
+        if not self.nvtx:
+            self.unmark()
         running.stop()
-        if self.ranges is not None:
-            self.ranges.__exit__(None, None, None)
         if self.handle is not None:
             self.handle.remove()
         self.writing = threading.Thread(target=self.write, args=(running,), name="whichrank-profile", daemon=True)
@@ -138,6 +138,9 @@ class Profile:
             # On Linux a thread has a priority of its own: writing must not take a core from the steps that follow.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
             name = f"{self.folder}/rank-{_rank()}"
+            if self.nvtx:
+                with open(f"{name}.nvtx", "w", encoding="utf-8"):  # noqa: PTH123
+                    return
             draft = f"{self.folder}/.rank-{_rank()}.{os.getpid()}.json.gz"
             running.export_chrome_trace(draft)
             size = os.path.getsize(draft)  # noqa: PTH202
@@ -155,7 +158,8 @@ class Profile:
             if self.handle is not None:
                 self.handle.remove()
             if running is not None:
-                self.unmark()
+                if not self.nvtx:
+                    self.unmark()
                 running.stop()
         except Exception:  # noqa: BLE001, S110 - the job goes on; that is all that counts
             pass
@@ -176,6 +180,25 @@ class Profile:
                 self.complain(error)
         if self.writing is not None:
             self.writing.join(LAST_S)
+
+
+class _Ranges:
+    """NVTX ranges around all operators and collectives, for Nsight Systems.
+
+    Not beside torch.profiler: it refuses to start where ranges are emitted, and CUPTI serves one tool at a time.
+    """
+
+    def __init__(self, torch: Any, shapes: bool) -> None:
+        if not torch.cuda.is_available():
+            raise OSError("NVTX ranges need a CUDA device")
+        self.torch = torch
+        self.ranges = torch.autograd.profiler.emit_nvtx(record_shapes=shapes)
+        torch.cuda.profiler.start()  # for `nsys profile --capture-range=cudaProfilerApi`
+        self.ranges.__enter__()
+
+    def stop(self) -> None:
+        self.ranges.__exit__(None, None, None)
+        self.torch.cuda.profiler.stop()
 
 
 def _compiling() -> bool:
