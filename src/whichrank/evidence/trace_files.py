@@ -14,7 +14,7 @@ from whichrank.evidence.compressed import Gzip, Inflated, Stream, compression, i
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 
-PIECE = 1 << 17
+PIECE = 1 << 20
 FAR = 1 << 20
 """How much of a file is searched for the list of events."""
 _KINETO = (b'"schemaVersion"', b'"deviceProperties"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -191,8 +192,13 @@ def _judged(case: Profiled, sources: Sequence[Source]) -> tuple[list[Finding], C
 def profile_rules() -> list[Any]:
     """The rules on profiles, by the names of their files; the many others are not loaded."""
     root = Path(import_module("whichrank").__path__[0])
-    files = (file.relative_to(root.parent).with_suffix("") for file in root.glob(f"rules/**/*{SUFFIX}.py"))
-    rules = [import_module(".".join(file.parts)) for file in files]
+    names = [  # pathlib's glob would take longer than all of the rules
+        f"{folder[len(str(root.parent)) + 1 :]}/{file[:-3]}".replace(os.sep, ".").replace("/", ".")
+        for folder, _, files in os.walk(root / "rules")
+        for file in files
+        if file.endswith(f"{SUFFIX}.py")
+    ]
+    rules = [import_module(name) for name in names]
     return sorted(rules, key=lambda rule: str(rule.CODE))
 
 

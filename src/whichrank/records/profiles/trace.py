@@ -52,9 +52,10 @@ class Spans:
 
     def of(self, *kinds: int) -> Spans:
         """The rows of these kinds."""
-        wanted = np.zeros(PYTHON + 1, np.bool_)
-        wanted[list(kinds)] = True
-        return self.where(wanted[self.kind])
+        wanted = self.kind == kinds[0]
+        for kind in kinds[1:]:
+            wanted |= self.kind == kind
+        return self.where(wanted)
 
 
 class Collective(NamedTuple):
