@@ -64,7 +64,7 @@ class Profile:
             if not self.nvtx:
                 self.running.step()
             late = self.began and time.monotonic() - self.began > self.seconds
-            if self.seen > self.skip + self.steps + 1 or late:
+            if self.seen >= self.skip + self.steps + (0 if self.nvtx else 2) or late:
                 self.stop()
         elif self.seen == self.skip:
             self.start()
