@@ -49,10 +49,13 @@ def late_plans(drills: int, ranks: int, *, cuda: bool) -> list[dict]:
 
 
 def bucket_plans(buckets: int, *, cuda: bool) -> list[dict]:
-    """Many small buckets, and nobody late."""
-    many = {"kind": "none", "slow": -1, "delay_s": 0.0, "width": 128, "bucket_mb": 0.05, "other_mb": 25}
-    many |= {"width": 1024, "bucket_mb": 1} if cuda else {}
-    return [{**many, "layers": 12 + 8 * turn, "pause_s": 0.001 * (turn % 4)} for turn in range(buckets)]
+    """Many small buckets, and nobody late. Steps are long enough that what the profile adds to each layer is little."""
+    many = {"kind": "none", "slow": -1, "delay_s": 0.0, "width": 128, "bucket_mb": 0.05, "other_mb": 25, "mixed": True}
+    many |= {"width": 512, "bucket_mb": 0.5} if cuda else {}
+    return [
+        {**many, "layers": 12 + 8 * turn, "pause_s": 0.0005 * (turn % 2), "forward_s": 0.03 + 0.01 * turn}
+        for turn in range(buckets)
+    ]
 
 
 def on_cores(text: str) -> set[int]:

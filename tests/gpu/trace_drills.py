@@ -34,7 +34,7 @@ found = [f for place in places for below in inside for f in glob.glob(f"{place}/
 os.environ["NVTX_INJECTION64_PATH"] = found[0]
 cupti = ctypes.CDLL(found[0])
 class Data(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("function", ctypes.c_char_p), ("parameters", ctypes.c_void_p)]
+    _fields_ = [("function", ctypes.c_char_p), ("parameters", ctypes.c_void_p), ("answer", ctypes.c_void_p)]
 names = {}
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.POINTER(Data))
 def heard(_, domain, number, data):
@@ -43,7 +43,7 @@ def heard(_, domain, number, data):
         names[text] = names.get(text, 0) + 1
 subscriber = ctypes.c_void_p()
 told = {"cupti": found[0], "subscribe": cupti.cuptiSubscribe(ctypes.byref(subscriber), heard, None)}
-told["enable"] = cupti.cuptiEnableDomain(1, subscriber, 4)  # CUPTI_CB_DOMAIN_NVTX
+told["enable"] = cupti.cuptiEnableDomain(1, subscriber, 5)  # CUPTI_CB_DOMAIN_NVTX
 import torch.distributed as dist
 from whichrank.worker.profiler import Profile
 dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
@@ -128,7 +128,7 @@ def main():
         if gpu and not failed:
             ranges(place)
             limit = str(max(20.0, left(5.0)))
-            on_gpu = ["--device", "cuda", "--ranks", "2", "--drills", "6", "--buckets", "2", "--limit-s", limit]
+            on_gpu = ["--device", "cuda", "--ranks", "2", "--drills", "3", "--buckets", "4", "--limit-s", limit]
             drilled(f"{place}/nccl", *on_gpu)
         if os.environ.get("OUT"):
             packed(place, os.environ["OUT"])

@@ -320,12 +320,16 @@ def own_clock(chain: Chain) -> Any:
     return np.cumsum(np.asarray(chain.own, np.float64))
 
 
-def merged_buckets(play: Play, matched: Matched, together: int, cost: tuple[float, float]) -> Play | None:
-    """All-reduces that follow one another, `together` at a time; `cost` is (per call, per byte) in nanoseconds.
+def merged_buckets(
+    play: Play, matched: Matched, together: int, cost: tuple[float, float], most: float = float("inf")
+) -> Play | None:
+    """All-reduces that follow one another, `together` at a time or until they hold `most` bytes, as DDP fills buckets.
+
+    `cost` is (per call, per byte) in nanoseconds.
 
     A merged one is ready when its last part is, as DDP's buckets are. None where there is nothing to merge.
     """
-    into = _merging(play, matched, together)
+    into = _merging(play, matched, together, most)
     if len(set(into.values())) == len(into):
         return None
     size: dict[int, float] = {}
@@ -343,21 +347,23 @@ def merged_buckets(play: Play, matched: Matched, together: int, cost: tuple[floa
     return Play([_merged_chain(chain, into) for chain in play.chains], transfer, before)
 
 
-def _merging(play: Play, matched: Matched, together: int) -> dict[int, int]:
+def _merging(play: Play, matched: Matched, together: int, most: float) -> dict[int, int]:
     """Which operation each all-reduce becomes a part of: the last of its bunch. Bunches end with the step."""
     into: dict[int, int] = {}
     chain = max(play.chains, key=lambda one: len(one.op))
     bunch: list[int] = []
+    filled = 0.0
     place: tuple[object, ...] = ()
     for kind, op in zip(chain.kind, chain.op, strict=True):
         what = matched.what[op]
         if kind != ARRIVE or what.op != "all_reduce":
             continue
         here = int(matched.step[op]), what.group, what.ranks, what.dtype
-        if here != place or len(bunch) == together:
+        if here != place or len(bunch) == together or filled >= most:
             into.update(dict.fromkeys(bunch, bunch[-1]) if bunch else {})
-            bunch, place = [], here
+            bunch, place, filled = [], here, 0.0
         bunch.append(op)
+        filled += payload(what) or 0
     into.update(dict.fromkeys(bunch, bunch[-1]) if bunch else {})
     return into
 
