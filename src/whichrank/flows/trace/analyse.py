@@ -192,12 +192,11 @@ def _judged(case: Profiled, sources: Sequence[Source]) -> tuple[list[Finding], C
 def profile_rules() -> list[Any]:
     """The rules on profiles, by the names of their files; the many others are not loaded."""
     root = Path(import_module("whichrank").__path__[0])
-    names = [  # pathlib's glob would take longer than all of the rules
-        f"{folder[len(str(root.parent)) + 1 :]}/{file[:-3]}".replace(os.sep, ".").replace("/", ".")
-        for folder, _, files in os.walk(root / "rules")
-        for file in files
-        if file.endswith(f"{SUFFIX}.py")
-    ]
+    names = []
+    for folder, below, files in os.walk(root / "rules"):  # pathlib's glob would take longer than the rules
+        below[:] = [name for name in below if name != "__pycache__"]
+        package = ".".join(Path(folder).relative_to(root.parent).parts)
+        names += [f"{package}.{file[:-3]}" for file in files if file.endswith(f"{SUFFIX}.py")]
     rules = [import_module(name) for name in names]
     return sorted(rules, key=lambda rule: str(rule.CODE))
 

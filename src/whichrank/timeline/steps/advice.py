@@ -210,10 +210,11 @@ def fitted(scene: Scene) -> tuple[float, float] | None:
     """What an all-reduce costs: nanoseconds per call and per byte, by those of the recording; None without sizes."""
     if scene.play is None:
         return None
+    took = replay.alone(scene.play, scene.matched)
     points = [
-        (float(payload(what) or 0), scene.play.transfer[op])
+        (float(payload(what) or 0), took[op])
         for op, what in enumerate(scene.matched.what)
-        if what.op == "all_reduce" and payload(what) and op in scene.play.transfer
+        if what.op == "all_reduce" and payload(what) and op in took
     ]
     sizes = sorted({size for size, _ in points})
     if len(points) < 4 or (len(sizes) < 2 and sizes[0] > SMALL):

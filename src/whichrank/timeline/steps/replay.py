@@ -249,6 +249,25 @@ def _transfers(matched: Matched, before: Mapping[int, set[int]], ends: Any) -> d
     return found
 
 
+def alone(play: Play, matched: Matched) -> dict[int, float]:
+    """How long each transfer would have taken by itself: those that ran beside each other shared the time.
+
+    Gloo moves two at once; NCCL, on the one stream of a group, one after the other.
+    """
+    ops = np.array(sorted(play.transfer), np.int64)
+    if not len(ops):
+        return {}
+    over = np.asarray(_ends(matched))[ops]
+    begun = over - np.array([play.transfer[op] for op in ops.tolist()])
+    edges = np.concatenate((begun, over))
+    order = np.argsort(edges, kind="stable")
+    active = np.cumsum(np.where(order < len(ops), 1, -1))
+    shares = np.diff(edges[order]) / np.maximum(active[:-1], 1)
+    passed = np.empty(len(edges))
+    passed[order] = np.concatenate(([0.0], np.cumsum(shares)))
+    return dict(zip(ops.tolist(), (passed[len(ops) :] - passed[: len(ops)]).tolist(), strict=True))
+
+
 def _ends(matched: Matched) -> Any:
     """When each operation ended, on the aligned clock."""
     return medians(matched.end, matched.first).tolist()
