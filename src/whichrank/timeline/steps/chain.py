@@ -17,6 +17,8 @@ SHORT_NS = 2_000
 """Gaps that are shorter are the device's own pace, not waits."""
 LATE_NS = 1_000_000
 """How late a host thread may note the end of what it moved, besides a tenth of the wait."""
+WOKEN_NS = 5_000_000
+"""How long a thread of a busy host may take to go on after what it waited for."""
 TOP = 4
 
 
@@ -59,6 +61,8 @@ def _waits(trace: Trace, work: Work, launched: Longs, bounds: tuple[int, int]) -
         near = ~ended & (end - start > LATE_NS // 5) & (ends[soon] >= end) & (ends[soon] - end < slack)
         near &= calls.start[order[soon]] <= start + slack
         over, which, ended = np.where(near, end, over), np.where(near, order[soon], which), ended | near
+        # Who goes on long after the end did not wait for it: it slept, read or computed where nothing shows.
+        ended &= end - over <= np.maximum(WOKEN_NS, over - start)
     if work.on_device:
         ended &= _could_not_begin(trace, work, launched, end, over)
     return Cover(start[ended], over[ended]), which[ended]
