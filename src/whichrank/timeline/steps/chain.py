@@ -34,6 +34,8 @@ def link_up(trace: Trace, work: Work, launched: Longs, bounds: tuple[int, int], 
     at, kind, call = at[order], kind[order], call[order]
     edges = np.concatenate(([start], at, [end]))
     waiting = Cover(waits.start, waits.end)
+    if not work.on_device:  # nobody waits for what it has not called yet
+        waiting = waiting & work.communication
     own = np.diff(edges) - waiting.within(edges[:-1], edges[1:])
     spent = _spent(work, waiting, edges)
     top, top_ns = _top(trace, work, edges)
