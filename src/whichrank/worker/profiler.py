@@ -13,6 +13,9 @@ import os
 import sys
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 SETTINGS = "WHICHRANK_PROFILE"
@@ -33,6 +36,8 @@ class Profile:
         self.seconds, self.most_bytes = float(wishes["seconds"]), int(wishes["most_bytes"])
         self.shapes, self.stacks, self.nvtx = bool(wishes["shapes"]), bool(wishes["stacks"]), bool(wishes["nvtx"])
         self.seen = 0
+        self.stamps: deque[float] = deque(maxlen=8)
+        self.usual: float | None = None
         self.first: int | None = None
         self.running: Any = None
         self.began = 0.0
@@ -54,6 +59,7 @@ class Profile:
                 self.first = id(optimizer)
             if id(optimizer) == self.first and not _compiling():
                 self.seen += 1
+                self.stamps.append(time.monotonic())
                 self.turn()
         except Exception as error:  # noqa: BLE001 - a profile never disturbs what it looks at
             self.give_up(error)
@@ -62,12 +68,21 @@ class Profile:
         """What happens at this boundary between steps."""
         if self.running is not None:
             if not self.nvtx:
+                if self.seen == self.skip + self.steps:
+                    self.tell_cost()
                 self.running.step()
             late = self.began and time.monotonic() - self.began > self.seconds
             if self.seen >= self.skip + self.steps + (0 if self.nvtx else 2) or late:
                 self.stop()
         elif self.seen == self.skip:
             self.start()
+
+    def tell_cost(self) -> None:
+        """Put into the profile how long a step took before and takes while this records."""
+        now = _typical(self.stamps)
+        if self.usual is not None and now is not None:
+            told = {"step_before_s": self.usual, "step_recorded_s": now}
+            self.running.add_metadata_json("whichrank", json.dumps(told))
 
     def start(self) -> None:
         from torch.profiler import ProfilerActivity, profile, schedule
@@ -80,6 +95,7 @@ class Profile:
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             activities.append(ProfilerActivity.CUDA)
+        self.usual = _typical(self.stamps)
         # One step to warm up: the first start sets up the device's tracing, which must not be in the profile.
         plan = schedule(wait=0, warmup=1, active=self.steps, repeat=1)
         self.running = profile(
@@ -88,6 +104,7 @@ class Profile:
         )  # fmt: skip
         self.running.start()
         self.began = time.monotonic()
+        self.stamps.clear()
         self.mark()
 
     def mark(self) -> None:
@@ -199,6 +216,13 @@ class _Ranges:
     def stop(self) -> None:
         self.ranges.__exit__(None, None, None)
         self.torch.cuda.profiler.stop()
+
+
+def _typical(stamps: Iterable[float]) -> float | None:
+    """The median of the steps between these moments but for the first, which still settles; None for too few."""
+    moments = list(stamps)[1:]
+    steps = sorted(after - before for before, after in pairwise(moments))
+    return steps[len(steps) // 2] if len(steps) > 1 else None
 
 
 def _compiling() -> bool:

@@ -29,14 +29,16 @@ def profile(out, world, *options, job=None, **variables):
 
 
 def test_chosen_ranks_of_a_real_job(tmp_path):
-    options = ("--skip", "2", "--steps", "4", "--ranks", "0-1")
-    done = profile(tmp_path / "out", 3, *options, KIND="host", SLOW="1", STEPS="10")
+    options = ("--skip", "5", "--steps", "4", "--ranks", "0-1")
+    done = profile(tmp_path / "out", 3, *options, KIND="host", SLOW="1", STEPS="13")
     assert done.returncode == 0, done.stderr[-2000:]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["rank-0.json.gz", "rank-1.json.gz", "trace.html"]
     report = trace([tmp_path / "out"])
     assert [one.steps for one in report.ranks] == [4, 4]
     assert [(late.rank, late.reason) for late in report.stragglers] == [(1, "host")]
     assert "Rank 1 is late" in done.stderr
+    (cost,) = [note for note in report.notes if note.startswith("A step took")]
+    assert cost in " ".join(done.stderr.split())
     (kind,) = {share.op for share in report.collectives}
     assert kind == "all_reduce"
     assert all(share.bytes for share in report.collectives)

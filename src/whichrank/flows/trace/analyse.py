@@ -20,6 +20,7 @@ from whichrank.model.step_report import StepReport
 from whichrank.records.profiles.steps import RankSteps
 from whichrank.records.profiles.trace import Trace
 from whichrank.timeline.steps.analysis import STATES, Profiled, Steps, together
+from whichrank.timeline.steps.intervals import median
 from whichrank.timeline.steps.reduce import reduced
 
 if TYPE_CHECKING:
@@ -207,6 +208,16 @@ def _nothing(sources: Sequence[Source]) -> str:
     return "no profile could be read"
 
 
+def _cost(steps: Steps) -> list[str]:
+    """What the recording itself cost, where it was measured."""
+    signs = [one.signs for one in steps.ranks if "unrecorded_step_ns" in one.signs]
+    if not signs:
+        return []
+    before, then = (median([one[key] for one in signs]) / 1e6 for key in ("unrecorded_step_ns", "recorded_step_ns"))
+    more = 100 * (then / before - 1)
+    return [f"A step took {before:.1f} ms before the recording and {then:.1f} ms in it ({more:+.1f} %)."]
+
+
 def _notes(steps: Steps) -> list[str]:
     """What a reader of the numbers must know."""
     notes = []
@@ -230,6 +241,7 @@ def _notes(steps: Steps) -> list[str]:
     worlds = [one.world for one in steps.ranks if one.world]
     if worlds and len(steps.ranks) < max(worlds):
         notes.append(f"{len(steps.ranks)} of {max(worlds)} ranks: who waits for the others is not known.")
+    notes += _cost(steps)
     if steps.replayed is None and len(steps.ranks) > 1:
         notes.append("The steps could not be replayed: gains are estimates by shares alone.")
     return notes

@@ -90,7 +90,15 @@ def _identified(item: Item, around: dict[str, Any]) -> Trace:
         accelerator=str(first.get("name") or "")[:80] if isinstance(first, dict) else "",
         base_ns=_whole(around.get("baseTimeNanoseconds"), 1 << 62) or 0,
         reader=NAME,
+        step_s=_step_times(around.get("whichrank")),
     )
+
+
+def _step_times(told: Any) -> tuple[float, float] | None:
+    """What `whichrank profile` measured beside its recording."""
+    times = [told.get(key) for key in ("step_before_s", "step_recorded_s")] if isinstance(told, dict) else []
+    known = bool(times) and all(isinstance(one, float) and 0 < one < 1e6 for one in times)
+    return (times[0], times[1]) if known else None
 
 
 def _only_group(around: dict[str, Any]) -> Collective | None:
