@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -69,8 +68,6 @@ def command(
     given = evidence(paths)
     # numpy is used for columns, never for algebra: its threads would only cost their start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Columns hold no cycles: looking for them again and again is a twentieth of the time of a short run.
-    gc.set_threshold(100_000)
     from whichrank.flows.trace.analyse import trace
 
     with closing(ProgressLine(quiet=quiet)) as progress:
