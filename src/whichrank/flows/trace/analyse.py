@@ -196,9 +196,8 @@ def profile_rules() -> list[Any]:
     names = []
     for folder, below, files in os.walk(root / "rules"):  # pathlib's glob would take longer than the rules
         below[:] = [name for name in below if name != "__pycache__"]
-        package = ".".join(Path(folder).relative_to(root.parent).parts)
-        names += [f"{package}.{file[:-3]}" for file in files if file.endswith(f"{SUFFIX}.py")]
-    rules = [import_module(name) for name in names]
+        names += [Path(folder, file) for file in files if file.endswith(f"{SUFFIX}.py")]
+    rules = [import_module(".".join(name.relative_to(root.parent).with_suffix("").parts)) for name in names]
     return sorted(rules, key=lambda rule: str(rule.CODE))
 
 

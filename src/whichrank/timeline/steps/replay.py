@@ -244,8 +244,10 @@ def _transfers(matched: Matched, before: Mapping[int, set[int]], ends: Any) -> d
     last = np.maximum.reduceat(matched.start, matched.first[played]).tolist() if len(played) else []
     found = {}
     for op, arrived in zip(played.tolist(), last, strict=True):
-        begun = max((ends[earlier] for earlier in before.get(op, ())), default=arrived)
-        found[op] = max(0.0, ends[op] - max(begun, arrived))
+        begun = arrived
+        for earlier in before.get(op, ()):
+            begun = max(begun, ends[earlier])
+        found[op] = max(0.0, ends[op] - begun)
     return found
 
 
