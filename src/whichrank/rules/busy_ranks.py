@@ -31,7 +31,7 @@ _SMALL = 1
 """A barrier is an all-reduce of one element."""
 _EARLY = 10
 """A sequence number below this belongs to the start of a job."""
-_MAIN = re.compile(r"(?<!local_)main_process_first|is_world_process_zero|\brank ?== ?0\b")
+_MAIN = re.compile(r"(?<!local_)main_process_first|is_world_process_zero|\brank ?== ?0\b|ncclUniqueId from \[0\]")
 
 
 def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
@@ -52,7 +52,7 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
         return []
     signs = [*(s.sign for s in mine[-2:]), *told, *waiting]
     what = building.short(mine[-1].sign.text if mine else told[0].text, 100)
-    ranks = _who(case, mine) or _main_process(case, [*(s.sign for s in mine), *told])
+    ranks = _who(case, mine) or _main_process(case, [*(s.sign for s in mine), *told, *waiting])
     who = building.who(case, ranks, []) if ranks else "A rank"
     return [building.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
 
@@ -68,17 +68,18 @@ def _who(case: Case, mine: list[Seen]) -> tuple[int, ...]:
     waited = _waited(case)
     spoke = [rank for rank in statements.ranks_of([s.sign for s in mine]) if rank not in waited]
     ranks = statements.unless_all(case, tuple(spoke))
-    if not ranks and len(case.first_to_fail) == 1:
+    if not ranks and len(case.first_to_fail) == 1 and not case.first_to_fail & waited:
         return tuple(case.first_to_fail)
     return ranks if len(ranks) == 1 else ()
 
 
 def _waited(case: Case) -> set[int | None]:
-    return {event.rank for event in case.events(WatchdogTimeout, GlooTimeout)}
+    at_store = {event.rank for event in case.events(StoreError) if event.what in _STORE}
+    return at_store | {event.rank for event in case.events(WatchdogTimeout, GlooTimeout)}
 
 
 def _main_process(case: Case, signs: list[Statement]) -> tuple[int, ...]:
-    """Rank 0, where the code lets the main process go first, and it is not among those who waited."""
+    """Rank 0, where the code lets the main process go first or others wait for its id, and it is not among those."""
     waited = _waited(case)
     return (0,) if waited and 0 not in waited and any(_MAIN.search(sign.text) for sign in signs) else ()
 
