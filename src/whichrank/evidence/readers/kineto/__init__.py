@@ -96,9 +96,12 @@ def _identified(item: Item, around: dict[str, Any]) -> Trace:
 
 def _step_times(told: Any) -> tuple[float, float] | None:
     """What `whichrank profile` measured beside its recording."""
-    times = [told.get(key) for key in ("step_before_s", "step_recorded_s")] if isinstance(told, dict) else []
-    known = bool(times) and all(isinstance(one, float) and 0 < one < 1e6 for one in times)
-    return (times[0], times[1]) if known else None
+    if not isinstance(told, dict):
+        return None
+    before, then = told.get("step_before_s"), told.get("step_recorded_s")
+    if not isinstance(before, float) or not isinstance(then, float) or not (0 < before < 1e6 and 0 < then < 1e6):
+        return None
+    return before, then
 
 
 def _only_group(around: dict[str, Any]) -> Collective | None:
