@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
 from whichrank.records.events.processes import CudaError
 from whichrank.records.events.startup import StoreError
@@ -54,7 +54,7 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     what = building.short(mine[-1].sign.text if mine else told[0].text, 100)
     ranks = _who(case, mine) or _main_process(case, [*(s.sign for s in mine), *told, *waiting])
     who = building.who(case, ranks, []) if ranks else "A rank"
-    return [building.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
+    return [building.found(case, claim, signs, tell.format(who=who, what=what), _grade(case, claim, mine, told), ranks)]
 
 
 def _of_one_phase(case: Case) -> list[Complaint]:
@@ -100,11 +100,10 @@ def _cut_off(case: Case) -> bool:
     return any(_CUT_OFF.search(s.text) for s in told)
 
 
-def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Statement]) -> float:
-    sure = 0.5 + 0.06 * bool(mine) + 0.08 * bool(told)
-    if claim.cause == "rank-stuck-in-preprocessing" and at_a_barrier_of_the_start(case):
-        sure += 0.1
-    return min(sure, 0.7)
+def _grade(case: Case, claim: Claim, mine: list[Seen], told: list[Statement]) -> Grade:
+    """One of these hints, two of them support."""
+    start = claim.cause == "rank-stuck-in-preprocessing" and at_a_barrier_of_the_start(case)
+    return Grade.SUPPORTS if bool(mine) + bool(told) + start > 1 else Grade.HINTS
 
 
 def _last(case: Case, waiting: list[Statement]) -> list[Seen]:

@@ -28,7 +28,7 @@ Without dumps nothing says who holds which group: then nobody is named.
 
 from __future__ import annotations
 
-from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
+from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
@@ -111,7 +111,7 @@ def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.72 if ranks else 0.5,
+        grade=Grade.SUPPORTS if ranks else Grade.HINTS,
         subject=Subject(ranks=ranks, code=code),
         message=(
             f"{who} {verb} created a process group that the other ranks did not; {wording.ranks_text(making)} now wait "
