@@ -104,7 +104,7 @@ def overhead():
     environment = {**os.environ, "GUARD_FOLDER": tempfile.mkdtemp()}
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29613",
                str(HERE / "benchmarks" / "guard_overhead.py"), "--device", "cuda", "--width", "2880", "--layers", "12",
-               "--batch", "6144", "--blocks", "12"]  # fmt: skip
+               "--batch", "6144", "--seconds", "80"]  # fmt: skip
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=min(110.0, left()))
     except subprocess.TimeoutExpired:

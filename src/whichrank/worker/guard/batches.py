@@ -52,7 +52,7 @@ def _rows(tensor: Any, line: Any) -> Any:
         rows = line[: count * length].view(count, length)[:, :most]
         bits = rows.view(torch.int64)
         return (bits * checksum.weights(line.device)[: bits.shape[1]]).sum(1)
-    return checksum.sums([line[row * length : row * length + most] for row in range(count)])
+    return torch.stack([checksum.one(line[row * length : row * length + most]) for row in range(count)])
 
 
 def tensors_in(value: Any, depth: int) -> Any:

@@ -18,7 +18,7 @@ import torch
 from whichrank.worker.guard import elsewhere
 from whichrank.worker.guard.batches import tensors_in
 from whichrank.worker.guard.collectives import RefusedError
-from whichrank.worker.guard.gradients import norms_of
+from whichrank.worker.guard.gradients import roots, squares_of
 
 if TYPE_CHECKING:
     from whichrank.worker.guard.watched import Watched
@@ -121,7 +121,7 @@ class Pass:
 def _norms(parameters: list[Any], wanted: list[Any], gradients: Any) -> list[float]:
     by_id = {id(p): gradient for p, gradient in zip(wanted, gradients)}  # noqa: B905
     held = [by_id.get(id(p)) for p in parameters]
-    norms = iter(torch.stack(norms_of([g for g in held if g is not None])).tolist())
+    norms = iter(roots(torch.stack(squares_of([g for g in held if g is not None]))))
     return [next(norms) if gradient is not None else 0.0 for gradient in held]
 
 
@@ -176,13 +176,13 @@ class Replays:
         else:
             self.last = None
 
-    def before_step(self, step: int, norms: Any) -> None:
+    def before_step(self, step: int, squares: Any) -> None:
         """The gradients are complete: is something to be computed again?"""
         last, self.last, self._passes = self.last, None, 0
-        if last is None or norms is None or (norms.device.type != "cpu" and not self.due and not self._turn(step)):
+        if last is None or squares is None or (squares.device.type != "cpu" and not self.due and not self._turn(step)):
             return
-        first = norms.tolist()
-        strange = norms.device.type == "cpu" and self._strange(first)
+        first = roots(squares)
+        strange = squares.device.type == "cpu" and self._strange(first)
         if not (strange or self.due or self._turn(step)) or not last.whole:
             return
         self.due = AFTERWARDS if strange else max(0, self.due - 1)
@@ -193,7 +193,7 @@ class Replays:
             return
         same = _close(first, second)
         third, where = elsewhere.NOWHERE
-        if not same or norms.device.type == "cpu" or self._turn(step) or self._far:
+        if not same or squares.device.type == "cpu" or self._turn(step) or self._far:
             third, where = elsewhere.run(last, self.watched.parameters, self.watched.guard)
         means = elsewhere.meaning(first, second, third, _close)
         self.last, self._passes = None, 0  # the replay went through the same hooks

@@ -19,6 +19,7 @@ import torch
 from whichrank.worker.guard import checksum, models, saving, start
 from whichrank.worker.guard.by_hand import PASSES, ByHand
 from whichrank.worker.guard.collectives import Collectives
+from whichrank.worker.guard.gradients import coded, roots
 from whichrank.worker.guard.notes import Notes
 from whichrank.worker.guard.plan import Channel, Plan
 from whichrank.worker.guard.watched import SETTLED, Watched
@@ -132,7 +133,7 @@ class Guard:
         if watched is not None:
             if watched.index < 0:  # the order of first steps is the same on every rank, that of the heap is not
                 watched.index, self._numbered = self._numbered, self._numbered + 1
-            watched.timed(watched.before_step)
+            watched.before_step()
 
     def after_step(self, optimizer: Any) -> None:
         watched = self.watched.get(id(optimizer))
@@ -264,11 +265,11 @@ class Guard:
         if not self.planned and self.rank > 0:
             self._hear()
 
-    def _heard(self, optimizer: int, norms: Any) -> None:
+    def _heard(self, optimizer: int, squares: Any) -> None:
         """Gradients that were strange on a device: the next micro-batches are computed twice."""
         for watched in list(self.watched.values()):
             if watched.index == optimizer:
-                watched.replays.heard(norms.tolist())
+                watched.replays.heard(roots(squares))
 
     def _hear(self) -> None:
         plan = self.channel.hear()
@@ -310,8 +311,6 @@ def _to_host(tensor: Any) -> Any:
 
 def _finished(record: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
     """The record with the values of its tensors."""
-    from whichrank.worker.guard.gradients import coded
-
     for name, tensor in held.items():
         values = tensor.reshape(-1).tolist()
         if name in ("p", "u"):
@@ -320,8 +319,8 @@ def _finished(record: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
         elif name == "b":
             record["b"] = [checksum.short(value) for value in values]
         elif name == "g":
-            record["g"] = coded(values)
-            record["n"] = _number(sum(value * value for value in values) ** 0.5)
+            record["g"] = coded(roots(tensor))
+            record["n"] = _number(sum(values) ** 0.5)
         elif name == "x":
             record["x"] = [_number(value) for value in values]
         else:
