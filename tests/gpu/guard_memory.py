@@ -6,7 +6,6 @@ Each in a process of its own, after 20 steps of a small model with AdamW. `first
 process holds more after one call and after two; `call_us` is the time of the job's thread, `device_us` of the GPU.
 """
 
-import concurrent.futures as futures
 import ctypes
 import gc
 import json
@@ -14,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent import futures
 
 OPERATIONS = """nothing|0
 weights|table()
@@ -38,7 +38,7 @@ random_state|torch.cuda.get_rng_state()"""
 def resident():
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
-    with open("/proc/self/statm") as stream:  # noqa: PTH123
+    with open("/proc/self/statm") as stream:
         return int(stream.read().split()[1]) * 4096
 
 
@@ -84,10 +84,10 @@ def one(name, port):
     torch.cuda.synchronize()
     resident()
     before = resident()
-    kept = eval(code, scope)  # noqa: S307
+    kept = eval(code, scope)
     torch.cuda.synchronize()
     first = resident() - before
-    kept = (kept, eval(code, scope))  # noqa: S307
+    kept = (kept, eval(code, scope))
     torch.cuda.synchronize()
     second = resident() - before
     starts, ends = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -95,7 +95,7 @@ def one(name, port):
     starts.record()
     began = time.thread_time()
     for _ in range(4):
-        kept = eval(code, scope)  # noqa: S307
+        kept = eval(code, scope)
     spent = time.thread_time() - began
     ends.record()
     torch.cuda.synchronize()
