@@ -56,3 +56,11 @@ def test_a_frozen_parameter_has_no_gradient_elsewhere_either():
     assert again is not None
     assert again[0] == 0.0
     assert all(norm > 0 for norm in again[-2:])
+
+
+def test_how_far_a_wrong_gradient_goes_is_told():
+    from whichrank.worker.guard.replay import extent
+
+    gradient = torch.tensor([[0.5, float("nan"), -3.0], [float("inf"), 0.0, 1.0]])
+    assert extent(gradient) == (3.0, 2, 6)
+    assert extent(None) == (0.0, 0, 0)

@@ -79,7 +79,10 @@ def _outlier(case: Case, comparison: Comparison, wrong: Wrong) -> Finding | None
     sure = bool(differing) or always is not None
     confidence = 0.9 if sure else 0.55
     other = () if sure else (Alternative("data-order", 0.1, "an unusual batch can do the same"),)
-    fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
+    fix = (
+        guard_findings.go_back(case, wrong),
+        guard_findings.take_out(case, wrong),
+    )
     return guard_findings.found(
         case, wrong, CODE, CAUSE, message, confidence, fix, severe=sure, gpu=True, alternatives=other,
         next=(_TEST,),
@@ -109,7 +112,10 @@ def _replayed(case: Case, wrong: Wrong) -> Finding:
     message = f"{who} computed the same micro-batch twice at step {wrong.step} and got different results."
     if where:
         message = f"{who} gets another result for the micro-batch of step {wrong.step} {where}, each time."
-    fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
+    fix = (
+        guard_findings.go_back(case, wrong),
+        guard_findings.take_out(case, wrong),
+    )
     # Two devices that differ: nothing says which of them is right, but for what others find.
     sure = 0.6 if where else 0.9
     return guard_findings.found(

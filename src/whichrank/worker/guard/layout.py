@@ -17,8 +17,8 @@ SLICE_BYTES = {"cpu": 256 << 10}
 SLICE_BYTES_DEVICE = 16 << 20
 """What is summed at one look: on a CPU about 0.1 ms, on a GPU far less."""
 FEWEST, MOST = 2, 512
-FROZEN = "frozen"
-"""The kind of a parameter that no optimizer steps."""
+FROZEN, BUFFER = "frozen", "buffer"
+"""Kinds: a parameter that no optimizer steps, and what a module keeps beside its parameters."""
 MOVED = "--------"
 """Stands for the sum of a buffer that code has changed: it is nobody's business."""
 
@@ -76,12 +76,12 @@ class Layout:
         """The pieces that are due, flat, each with whether it counts."""
         return [(self._piece(index, piece), self._counts(index)) for index, piece in self.pieces[part]]
 
-    def everything(self, *kinds: str) -> list[tuple[int, Any]]:
-        """All pieces of all units of these kinds: index of the unit, and the piece."""
+    def everything(self) -> list[tuple[int, Any]]:
+        """All pieces of parameters and of the optimizer's state: index of the unit, and the piece."""
         return [
             (index, self._piece(index, piece))
             for index, unit in enumerate(self.units)
-            if unit.kind in kinds
+            if unit.kind != BUFFER
             for piece in range(-(-unit.size // checksum.PIECE_BYTES))
         ]
 
@@ -93,7 +93,7 @@ class Layout:
     def _counts(self, index: int) -> bool:
         """A buffer counts from the second look on, and while no code writes to it."""
         unit = self.units[index]
-        if unit.kind != "buffer":
+        if unit.kind != BUFFER:
             return True
         version = unit.tensor._version  # noqa: SLF001 - how torch itself tells that a tensor was written to
         before, self._versions[index] = self._versions.get(index), version
@@ -117,7 +117,7 @@ def _units(optimizer: Any, names: dict[int, str], replicas: Replicas, buffers: l
                 if unit is not None:
                     yield unit
     for name, buffer in buffers:
-        unit = _unit(name, "buffer", "", buffer)
+        unit = _unit(name, BUFFER, "", buffer)
         if unit is not None:
             yield unit
 

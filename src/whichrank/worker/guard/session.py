@@ -240,6 +240,9 @@ class Guard:
         self.path = f"{self.folder}/{self.pid}.{start_ticks()}.guard"
 
     def _run(self) -> None:
+        serial = start.serial()
+        if serial:
+            self.queue.append(({"t": "gpu", "serial": serial}, {}, None))
         while not self._stopped.wait(BEAT_S):
             try:
                 self.write()

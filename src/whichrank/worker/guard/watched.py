@@ -12,7 +12,7 @@ import torch
 from whichrank.worker.guard import checksum, random_state
 from whichrank.worker.guard.batches import Batch
 from whichrank.worker.guard.gradients import MOST_SHARDED, Gradients, square_of
-from whichrank.worker.guard.layout import FROZEN, MOVED, Layout
+from whichrank.worker.guard.layout import MOVED, Layout
 from whichrank.worker.guard.models import Replicas, clean
 from whichrank.worker.guard.replay import Replays
 
@@ -214,9 +214,9 @@ class Watched:
         return [p for root in self.roots for p in root.parameters() if not p.requires_grad]
 
     def everything(self, why: str, **more: Any) -> None:
-        """The sums of all parameters as they are now."""
+        """The sums of all parameters and of the optimizer's state as they are now."""
         layout = self._laid_out()
-        pieces = layout.everything("parameter", FROZEN)
+        pieces = layout.everything()
         sums, keeps, waiting, size = [], [], [], 0
         for number, (_, piece) in enumerate(pieces):
             waiting.append(piece)
