@@ -89,14 +89,11 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
     if wrong.kind == "resume":
         verb, path = "holds" if len(wrong.odd) == 1 else "hold", wrong.detail["path"]
         if wrong.tensor == STATE:
-            verb = "steps" if len(wrong.odd) == 1 else "step"
-            return (
-                f"{who} {verb} on without the optimizer's state, which the checkpoint {path} holds, after loading it."
-            )
+            return f"{who} loaded {path} and went on without the optimizer's state that is in it."
         kind = "" if wrong.tensor == "parameter" else f" ({wrong.tensor})"
         return (
-            f"{who} {verb} another {wrong.module}{kind} than the checkpoint {path} did when it was saved, after loading it: "
-            f"{wrong.detail['count']} tensors."
+            f"{who} {verb} another {wrong.module}{kind} than the checkpoint {path} did when it was saved, "
+            f"after loading it: {wrong.detail['count']} tensors."
         )
     if wrong.kind != "replica":
         theirs = {value for rank, value in wrong.values.items() if rank not in wrong.odd}
