@@ -17,6 +17,8 @@ from whichrank.worker.guard import checksum
 
 MOST_SHARDED = 512
 """Inputs of reduce_scatter that are looked at in one step."""
+_DOTTED = (torch.float32, torch.bfloat16, torch.float64)
+"""A dot product has the type of its factors: a half would overflow at 65,504."""
 _MOST_OF_A_DOT = (1 << 31) - 1
 
 
@@ -95,10 +97,10 @@ def square_of(gradient: Any) -> Any:
     CUDA loads code when it is first used: 1.4 MB for a dot product, 7 MB for norms, 31 MB for a root on the device.
     """
     line = checksum.flat(gradient)
-    if line is None or line.dtype is torch.float16 or line.numel() > _MOST_OF_A_DOT:
-        norm = torch.linalg.vector_norm(gradient.detach(), dtype=torch.float32)
-        return norm * norm  # a dot product has the type of its factors: 65,504 is the most of a half
-    return torch.dot(line, line)
+    if line is not None and line.dtype in _DOTTED and line.numel() <= _MOST_OF_A_DOT:
+        return torch.dot(line, line)
+    norm = torch.linalg.vector_norm(gradient.detach(), dtype=torch.float32)
+    return norm * norm
 
 
 def squares_of(gradients: list[Any]) -> list[Any]:
