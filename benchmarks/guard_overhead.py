@@ -38,7 +38,7 @@ from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from whichrank.worker.guard import arrival
 
-FEWEST, MOST, WARM = 2, 64, 20
+FEWEST, MOST, WARM = 2, 24, 20
 """Steps of a block, and before anything counts."""
 STUDENT = {4: 2.776, 9: 2.262, 19: 2.093, 29: 2.045, 59: 2.0}
 """Quantiles for 95 %, by degrees of freedom."""
@@ -93,13 +93,14 @@ def run(given: argparse.Namespace, rank: int, guard, folder: Path) -> None:
         step()
     grown = [now - then for now, then in zip([resident(), *on_device(cuda)], held, strict=True)]
     plan = guard.plan
-    steps = max(given.steps, min(MOST, math.lcm(plan.gradients, plan.slices)))  # each block has the same looks
+    cycle = math.lcm(plan.gradients, plan.slices)
+    steps = max(given.steps, cycle if cycle <= MOST else max(plan))  # each block has the same looks
     began = time.perf_counter()
     for _ in range(8):
         step()
     if cuda:
         torch.cuda.synchronize()
-    fours = [max(5, round(given.seconds / (4 * steps * (time.perf_counter() - began) / 8)))]
+    fours = [max(3, round(given.seconds / (4 * steps * (time.perf_counter() - began) / 8)))]
     dist.broadcast_object_list(fours, 0)
     seconds = measured(step, guard, steps, fours[0], cuda)
     if rank == 0:

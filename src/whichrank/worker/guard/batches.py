@@ -34,7 +34,7 @@ class Batch:
             if self.rows is None:
                 self.rows = _rows(tensor, line)
             if self.total is None and tensor.is_floating_point():
-                self.total = (line[:LOOKED_AT] if line.device.type == "cpu" else line).detach().float().sum()
+                self.total = (line[:LOOKED_AT] if line.device.type == "cpu" else line).detach().sum(dtype=torch.float32)
 
     def take(self) -> tuple[Any, Any]:
         taken = self.rows, self.total
