@@ -3,7 +3,8 @@
     python3 tests/gpu/guard.py [RUNS] > guard.json
 
 Four NCCL ranks share one GPU (each with its own NCCL_HOSTID). Prints one JSON document. It takes GUARD_LIMIT_S seconds
-(235) at most: what does not fit into the time is listed under "skipped". With GUARD_ONLY_FAULTS=1 the cost is not measured.
+(235) at most: what does not fit into the time is listed under "skipped". With GUARD_ONLY_FAULTS=1 the cost
+is not measured.
 """
 
 import json
