@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterator
+from math import gcd
 from typing import Any, NamedTuple
 
 from whichrank.worker.guard import checksum
@@ -16,7 +17,7 @@ from whichrank.worker.guard.models import Replicas, local
 SLICE_BYTES = {"cpu": 256 << 10}
 SLICE_BYTES_DEVICE = 16 << 20
 """What is summed at one look: on a CPU about 0.1 ms, on a GPU far less."""
-FEWEST, MOST = 2, 512
+FEWEST, MOST = 3, 511
 FROZEN, BUFFER = "frozen", "buffer"
 """Kinds: a parameter that no optimizer steps, and what a module keeps beside its parameters."""
 MOVED = "--------"
@@ -57,7 +58,7 @@ class Layout:
         device = next((unit.tensor.device.type for unit in self.units if unit.kind == "parameter"), "cpu")
         most = SLICE_BYTES.get(device, SLICE_BYTES_DEVICE)
         self.bytes = size
-        self.parts = max(FEWEST, min(MOST, -(-size // most)))
+        self.parts = max(FEWEST, min(MOST, -(-size // most)) | 1)  # odd: see `due`
         self.pieces: list[list[tuple[int, int]]] = [[] for _ in range(self.parts)]
         """By part: unit and number of the piece within it."""
         for index, unit in enumerate(self.units):
@@ -71,6 +72,12 @@ class Layout:
     def record(self) -> dict[str, Any]:
         return {"t": "layout", "id": self.id, "parts": self.parts, "bytes": self.bytes,
                 "units": [unit.row() for unit in self.units], "pieces": self.pieces}  # fmt: skip
+
+    def due(self, step: int, every: int) -> int:
+        """The part to look at: the same at the same step however often one looks, so that two runs can be compared.
+
+        Intervals are powers of two and parts an odd number: all have had their turn after as many looks as parts."""
+        return (step if gcd(every, self.parts) == 1 else step // every) % self.parts
 
     def of_part(self, part: int) -> list[tuple[Any, bool]]:
         """The pieces that are due, flat, each with whether it counts."""

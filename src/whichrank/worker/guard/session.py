@@ -190,7 +190,8 @@ class Guard:
     def decide(self, watched: Watched) -> None:
         """How often to look: the time that it takes over the time that a step takes."""
         step_s, look_s, slice_s = watched.costs()
-        plan = Plan(_every(look_s, step_s, GRADIENTS), _every(slice_s, step_s, SLICES))
+        slices = 1 << (_every(slice_s, step_s, SLICES) - 1).bit_length()
+        plan = Plan(_every(look_s, step_s, GRADIENTS), slices)
         self.plan, self.planned = plan, True
         self.later({"t": "plan", "gradients": plan.gradients, "slices": plan.slices, "step_s": round(step_s, 6),
                     "look_s": round(look_s, 6), "slice_s": round(slice_s, 6)})  # fmt: skip

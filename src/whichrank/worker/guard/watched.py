@@ -175,7 +175,7 @@ class Watched:
 
     def _note_slice(self, step: int) -> None:
         layout = self._laid_out()
-        part = (step // self.guard.plan.slices) % layout.parts
+        part = layout.due(step, self.guard.plan.slices)
         pieces = layout.of_part(part)
         if pieces:
             sums, keep = _summed(pieces)
