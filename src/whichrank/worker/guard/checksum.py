@@ -25,7 +25,7 @@ def weights(device: Any) -> Any:
     """Odd numbers in no order, the same in every process. No generator of torch is touched."""
     found = _weights.get(device)
     if found is None:
-        index = torch.arange(1, _WORDS + 1, dtype=torch.int64)
+        index = torch.arange(1, _WORDS + 1, dtype=torch.int64, device="cpu")  # whatever the job's default is
         mixed = (index * _MULTIPLIER) ^ (index << 29)
         mixed = (mixed ^ (mixed >> 31)) * 3935559000370003845
         found = _weights[device] = ((mixed ^ (mixed >> 29)) | 1).to(device)
