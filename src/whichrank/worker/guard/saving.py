@@ -57,11 +57,10 @@ def _saved(guard: Guard, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 def holds_state(saved: Any, depth: int = 3) -> bool:
     """Whether the state of an optimizer that has stepped is in it: two words of `Optimizer.state_dict`."""
-    if not isinstance(saved, dict) or not depth:
-        return False
-    if isinstance(saved.get("param_groups"), list) and isinstance(saved.get("state"), dict):
+    if isinstance(saved, dict) and isinstance(saved.get("param_groups"), list) and isinstance(saved.get("state"), dict):
         return bool(saved["state"])
-    return any(holds_state(value, depth - 1) for value in list(saved.values())[:64])
+    inside = list(saved.values()) if isinstance(saved, dict) else saved if isinstance(saved, (list, tuple)) else []
+    return depth > 0 and any(holds_state(value, depth - 1) for value in inside[:64])
 
 
 def _note_save(guard: Guard, path: str, *, with_state: bool = False) -> None:
