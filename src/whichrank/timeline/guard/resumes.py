@@ -120,7 +120,7 @@ class Resumes:
         """What was saved there of these tensors: by this rank, or by one that holds the same."""
         found: dict[str, str] = {}
         for saver, sums in self._saved.get(path, {}).items():
-            for name in now.keys() & sums.keys():
+            for name in (each for each in now if each in sums):
                 group = ranks_of(now[name][0])
                 if saver == rank or not now[name][0] or (rank in group and saver in group):
                     found[name] = sums[name][1]
