@@ -1,11 +1,17 @@
-"""What the guard costs: blocks of steps with it and without it in turn, in one run.
+"""What the guard costs: short blocks of steps with it and without it in turn, in one run.
 
-    torchrun --nproc_per_node=2 benchmarks/guard_overhead.py [--device cpu|cuda] [--width N] [--blocks N]
+    torchrun --nproc_per_node=2 benchmarks/guard_overhead.py [--device cpu|cuda] [--width N] [--seconds N]
+    torchrun --nproc_per_node=1 benchmarks/guard_overhead.py --device cuda    # one rank that has the GPU to itself
 
-Prints one JSON text: seconds of a step without the guard, what it adds, and the 95 % interval of the difference. On a
-CPU the time is that of the process's CPU, all threads, so that a busy machine does not blur it; on a GPU it is the
-time of the step by the clock. The first steps, in which the guard measures how often it may look, don't count.
-`memory_mb` is what the process holds more once the guard is at work than before its first look, with what it imports.
+Prints one JSON text: milliseconds of a step without the guard, what it adds, and the 95 % interval of the difference.
+Blocks come as off, on, on, off, so that a drift weighs on both alike; each such four is one difference, and the
+interval is that of their mean. `trimmed` leaves a fifth of them out at either end.
+
+On a CPU the time is that of the process's CPU, all threads, so that a busy machine does not blur it; on a GPU it is
+the device's own clock between two marks in its stream, and nothing is waited for in between. A single rank measures
+what a rank does, without another one on the same GPU. The first steps, in which the guard measures how often it may
+look, don't count. `memory_mb` is what the process holds more once the guard is at work than before its first look, with
+what it imports; `device_mb` the same on the GPU, `device_peak_mb` with what lives for a moment (the slices).
 """
 
 from __future__ import annotations
@@ -15,11 +21,13 @@ import contextlib
 import ctypes
 import gc
 import json
+import math
 import os
 import statistics
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -30,7 +38,10 @@ from torch.nn.parallel import DistributedDataParallel
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from whichrank.worker.guard import arrival
 
-STEPS, WARM = 8, 20
+FEWEST, MOST, WARM = 2, 24, 20
+"""Steps of a block, and before anything counts."""
+STUDENT = {4: 2.776, 9: 2.262, 19: 2.093, 29: 2.045, 59: 2.0}
+"""Quantiles for 95 %, by degrees of freedom."""
 
 
 def main() -> None:
@@ -39,7 +50,8 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--blocks", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--steps", type=int, default=FEWEST, help="of a block, at least")
     given = parser.parse_args()
     rank = int(os.environ["RANK"])
     if given.device == "cuda":
@@ -58,6 +70,7 @@ def main() -> None:
 
 
 def run(given: argparse.Namespace, rank: int, guard, folder: Path) -> None:
+    cuda = given.device == "cuda"
     layers = [layer for _ in range(given.layers) for layer in (nn.Linear(given.width, given.width), nn.GELU())]
     model = DistributedDataParallel(nn.Sequential(*layers).to(given.device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -72,29 +85,70 @@ def run(given: argparse.Namespace, rank: int, guard, folder: Path) -> None:
     guard.paused = True
     for _ in range(WARM):
         step()
-    before = resident()
+    held = [resident(), *on_device(cuda)]
     guard.paused = False
+    if dist.get_world_size() == 1:
+        guard._begin()  # noqa: SLF001 - alone it would not: it does what one rank of many does
     for _ in range(WARM):
         step()
-    memory = guard.imported + resident() - before
-    seconds: dict[bool, list[float]] = {False: [], True: []}
-    for block in range(2 * given.blocks):
-        on = bool((block + block // 2) % 2)  # off on on off …: a drift weighs on both alike
-        guard.paused = guard.collectives.muted = not on
-        before = clock(given.device)
-        for _ in range(STEPS):
-            step()
-        seconds[on].append((clock(given.device) - before) / STEPS)
-    guard.paused = guard.collectives.muted = False
+    grown = [now - then for now, then in zip([resident(), *on_device(cuda)], held, strict=True)]
+    plan = guard.plan
+    cycle = math.lcm(plan.gradients, plan.slices)
+    steps = max(given.steps, cycle if cycle <= MOST else max(plan))  # each block has the same looks
+    began = time.perf_counter()
+    for _ in range(8):
+        step()
+    if cuda:
+        torch.cuda.synchronize()
+    fours = [max(3, round(given.seconds / (4 * steps * (time.perf_counter() - began) / 8)))]
+    dist.broadcast_object_list(fours, 0)
+    seconds = measured(step, guard, steps, fours[0], cuda)
     if rank == 0:
-        print(json.dumps({**told(seconds), "parameters": sum(p.numel() for p in model.parameters()),
-                          "memory_mb": round(memory / 1e6, 2),
-                          "imported_mb": round(guard.imported / 1e6, 2),
-                          "plan": guard.plan._asdict(), "problems": guard.problems,
+        print(json.dumps({**told(seconds), "steps_of_a_block": steps, "ranks": dist.get_world_size(),
+                          "parameters": sum(p.numel() for p in model.parameters()),
+                          "memory_mb": round((guard.imported + grown[0]) / 1e6, 2),
+                          "imported_mb": round(guard.imported / 1e6, 2), "device_mb": round(grown[1] / 1e6, 2),
+                          "device_peak_mb": round(grown[2] / 1e6, 2),
+                          "plan": plan._asdict(), "problems": guard.problems,
                           "parts": next(iter(guard.watched.values())).layout.parts}), flush=True)  # fmt: skip
     dist.barrier()
     for path in folder.glob(f"rank{rank}*"):
         path.unlink()
+
+
+def measured(step, guard, steps: int, fours: int, cuda: bool) -> list[tuple[float, float, float, float]]:
+    """Seconds of a step, by blocks: off, on, on, off."""
+    marks = [mark(cuda)]
+    for _ in range(fours):
+        for on in (False, True, True, False):
+            guard.paused = guard.collectives.muted = not on
+            for _ in range(steps):
+                step()
+            marks.append(mark(cuda))
+    guard.paused = guard.collectives.muted = False
+    if cuda:
+        torch.cuda.synchronize()
+        blocks = [one.elapsed_time(other) / 1000 for one, other in pairwise(marks)]
+    else:
+        blocks = [other - one for one, other in pairwise(marks)]
+    each = [block / steps for block in blocks]
+    return [tuple(each[at : at + 4]) for at in range(0, len(each), 4)]
+
+
+def mark(cuda: bool):
+    if not cuda:
+        return time.process_time()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def on_device(cuda: bool) -> tuple[int, int]:
+    """Bytes that are allocated now, and the most that were beside what a step itself needs."""
+    if not cuda:
+        return 0, 0
+    torch.cuda.synchronize()
+    return torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
 
 
 def resident() -> int:
@@ -105,23 +159,27 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def clock(device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-        return time.perf_counter()
-    return time.process_time()
-
-
-def told(seconds: dict[bool, list[float]]) -> dict[str, object]:
-    differences = [on - off for on, off in zip(seconds[True], seconds[False], strict=True)]
-    base, middle = statistics.median(seconds[False]), statistics.mean(differences)
-    error = 1.96 * statistics.stdev(differences) / len(differences) ** 0.5
+def told(fours: list[tuple[float, float, float, float]]) -> dict[str, object]:
+    base = statistics.median(s for off, _, _, last in fours for s in (off, last))
+    differences = sorted(100 * ((b + c) - (a + d)) / 2 / base for a, b, c, d in fours)
+    cut = len(differences) // 5
+    inner = differences[cut : len(differences) - cut]
+    ends = [differences[cut]] * cut + inner + [differences[-cut - 1]] * cut
+    middle, trimmed = statistics.mean(differences), statistics.mean(inner)
+    wide = quantile(len(differences) - 1) * statistics.stdev(differences) / len(differences) ** 0.5
+    # Yuen: the deviation of the values with their ends drawn in, over the share that is left.
+    share = len(inner) / len(differences)
+    narrow = quantile(len(inner) - 1) * statistics.stdev(ends) / (share * len(differences) ** 0.5)
     return {
-        "step_ms": round(1000 * base, 3), "added_ms": round(1000 * middle, 4),
-        "added_pct": round(100 * middle / base, 3),
-        "interval_pct": [round(100 * (middle - error) / base, 3), round(100 * (middle + error) / base, 3)],
-        "median_added_pct": round(100 * statistics.median(differences) / base, 3), "blocks": len(differences),
+        "step_ms": round(1000 * base, 3), "added_pct": round(middle, 3),
+        "interval_pct": [round(middle - wide, 3), round(middle + wide, 3)], "trimmed_pct": round(trimmed, 3),
+        "trimmed_interval_pct": [round(trimmed - narrow, 3), round(trimmed + narrow, 3)],
+        "median_pct": round(statistics.median(differences), 3), "fours": len(fours),
     }  # fmt: skip
+
+
+def quantile(freedom: int) -> float:
+    return next((value for least, value in sorted(STUDENT.items(), reverse=True) if freedom >= least), 4.3)
 
 
 if __name__ == "__main__":

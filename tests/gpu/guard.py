@@ -3,7 +3,8 @@
     python3 tests/gpu/guard.py [RUNS] > guard.json
 
 Four NCCL ranks share one GPU (each with its own NCCL_HOSTID). Prints one JSON document. It takes GUARD_LIMIT_S seconds
-(235) at most: what does not fit into the time is listed under "skipped".
+(235) at most: what does not fit into the time is listed under "skipped". With GUARD_ONLY_FAULTS=1 the cost
+is not measured.
 """
 
 import json
@@ -100,11 +101,13 @@ def collect(fault, seed, plan, where, folder, ranks):
 
 
 def overhead():
-    """12 layers of 2,880 x 2,880: 100 million parameters; the batch makes a step of about 250 ms with two ranks."""
+    """12 layers of 2,880 x 2,880: 100 million parameters; the batch makes a step of about 250 ms of an H200.
+
+    One rank alone: two on one GPU take turns, and what one of them adds is lost in the noise of that."""
     environment = {**os.environ, "GUARD_FOLDER": tempfile.mkdtemp()}
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29613",
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=1", "--master_port=29613",
                str(HERE / "benchmarks" / "guard_overhead.py"), "--device", "cuda", "--width", "2880", "--layers", "12",
-               "--batch", "6144", "--blocks", "12"]  # fmt: skip
+               "--batch", "19968", "--seconds", "70"]  # fmt: skip
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=min(110.0, left()))
     except subprocess.TimeoutExpired:
@@ -115,7 +118,9 @@ def overhead():
 
 def main():
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    report = {"overhead": overhead(), "faults": [], "skipped": []}
+    report = {"faults": [], "skipped": []}
+    if not os.environ.get("GUARD_ONLY_FAULTS"):
+        report["overhead"] = overhead()
     for seed in range(runs):
         for first in range(0, len(FAULTS), 4):  # four jobs of four ranks at a time
             wanted = FAULTS[first : first + 4]

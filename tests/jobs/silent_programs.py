@@ -401,7 +401,7 @@ def zero(run: Run) -> None:
         adam.zero_grad()
         wrapped(run.data(step)).square().mean().backward()
         adam.step()
-        if run.hit(step, "bit"):
+        if run.since(step, "bit"):  # a bad cell: what the owner sends is wrong here again
             flip(list(wrapped.parameters())[1], 21, 7)
 
 

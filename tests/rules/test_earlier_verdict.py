@@ -1,5 +1,7 @@
 """The output of a job that was watched holds the report on it."""
 
+import json
+
 import pytest
 
 from tests.rules import crash_texts as texts
@@ -66,3 +68,29 @@ def test_the_last_attempt_counts_and_what_came_after_it(tmp_path):
 @pytest.mark.parametrize("cause", ["healthy", "unknown", "no-such-cause"])
 def test_what_says_nothing_is_no_verdict(tmp_path, cause):
     assert judged(tmp_path, line(cause) + END).verdict.culprits == Subject()
+
+
+def write_records(folder, second: str) -> None:
+    """Of two replicas that are equal at step 0; at step 1 rank 1 has this sum."""
+    units = [["w", "parameter", "0,1", [4], "float32"]]
+    layout = {"t": "layout", "o": 0, "id": "a", "parts": 1, "units": units, "pieces": [[[0, 0]]]}
+    for rank, total in ((0, "0123abcd"), (1, second)):
+        slices = [{"t": "slice", "o": 0, "s": s, "l": "a", "q": 0, "p": total if s else "01230000"} for s in range(2)]
+        lines = [{"t": "start", "rank": rank, "world": 2}, layout, *slices]
+        text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in lines)
+        (folder / f"rank_{rank}.guard.jsonl").write_text(text)
+
+
+def test_records_of_a_guard_say_more_than_what_was_printed_of_them(tmp_path):
+    write_records(tmp_path, "0123abce")
+    verdict = judged(tmp_path, line("replica-divergence", category="corruption")).verdict
+    assert (verdict.cause, verdict.culprits.candidates) == ("replica-divergence", (0, 1))
+
+
+def test_records_that_agree_are_those_of_a_healthy_job(tmp_path):
+    write_records(tmp_path, "0123abcd")
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.category, verdict.summary) == (
+        "healthy",
+        "Nothing wrong found in 2 comparisons of the guards of 2 ranks.",
+    )

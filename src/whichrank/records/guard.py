@@ -7,6 +7,9 @@ from typing import Any
 
 from whichrank.model.evidence import Ref
 
+FIRST = (b'{"t":"start","rank":', b'{"t": "off"')
+"""How a file of records begins: with the start, or the refusal, of a guard."""
+
 
 @dataclass(frozen=True, slots=True)
 class GuardNote:
@@ -32,6 +35,7 @@ class GuardFile:
     pid: int | None = None
     gpu: int | None = None
     gpu_uuid: str | None = None
+    gpu_serial: str | None = None
     notes: list[GuardNote] = field(default_factory=list)
 
     def ref(self, line: int, quote: str) -> Ref:

@@ -93,6 +93,27 @@ def subject(case: Case, wrong: Wrong, *, gpu: bool = False, code: Sequence[str] 
     return Subject(ranks=wrong.odd, candidates=() if wrong.odd else pair, gpus=gpus, code=places)
 
 
+def extent(case: Case, wrong: Wrong) -> str:
+    """How far it goes within that gradient, where the micro-batch was computed again: ` (3 of 1,024 values, …)`."""
+    replays = case.guarded.replays if case.guarded is not None else []
+    said = next((n.said for f, n in replays if f.rank in wrong.odd and n.said["s"] == wrong.step), {})
+    bad, count = said.get("bad"), said.get("of")
+    if isinstance(bad, int) and isinstance(count, int) and 0 < bad <= count:
+        return f" ({bad:,} of {count:,} values of {str(said.get('module', ''))[:120]} are not finite)"
+    return ""
+
+
+def take_out(case: Case, wrong: Wrong) -> str:
+    """What to do about the GPU of the odd rank, with what helps to find it in the rack."""
+    files = case.guarded.files if case.guarded is not None else {}
+    file = next((files[rank] for rank in wrong.odd if rank in files), None)
+    gpu = "that GPU"
+    if file is not None and file.gpu is not None:
+        number = f" (serial number {file.gpu_serial})" if file.gpu_serial else ""
+        gpu = f"GPU {file.gpu} of {file.host or 'its host'}{number}"
+    return f"Take {gpu} out of the job and run dcgmi diag -r 4 on it."
+
+
 def place_of(text: str, rank: int | None) -> CodePlace | None:
     """`/srv/train.py:12 step` as a place."""
     place, _, function = text.rpartition(" ")

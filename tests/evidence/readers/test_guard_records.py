@@ -27,13 +27,14 @@ def item(tmp_path: Path, *lines: object, tail: str = "") -> Item:
 
 
 def test_a_whole_file(tmp_path):
-    given = item(tmp_path, START, LAYOUT, SLICE)
+    given = item(tmp_path, START, {"t": "gpu", "serial": "1654922012345"}, LAYOUT, SLICE)
     assert guard_records.sniff(given.head(), given.label)
     reading = guard_records.read(given)
     (file,) = reading.records
     assert reading.quality == "complete"
     assert (file.rank, file.world, file.host, file.gpu_uuid) == (1, 4, "node7", "GPU-1")
-    assert [note.kind for note in file.notes] == ["start", "layout", "slice"]
+    assert file.gpu_serial == "1654922012345"
+    assert [note.kind for note in file.notes] == ["start", "gpu", "layout", "slice"]
 
 
 def test_a_torn_last_line_is_left_out(tmp_path):

@@ -19,6 +19,15 @@ def note_file(rank: int, attempt: int, *said: dict[str, Any]) -> GuardFile:
     return GuardFile(f"{attempt}/rank_{rank}", rank, 2, attempt, notes=notes)
 
 
+def with_state(rank: int, attempt: int, *said: dict[str, Any]) -> GuardFile:
+    """As above, with a moment for each of two parameters."""
+    made = note_file(rank, attempt, *said)
+    kinds = [("a", "parameter"), ("b", "parameter"), ("a", "exp_avg"), ("b", "exp_avg")]
+    units = [[name, kind, "0,1", [4], "float32"] for name, kind in kinds]
+    made.notes[1] = GuardNote(2, {**made.notes[1].said, "units": units})
+    return made
+
+
 def full(why: str, values: str, path: str = "") -> dict[str, Any]:
     sums = "".join(f"{value:>08}" for value in values)
     return {"t": "full", "o": 0, "s": 0, "l": "x", "why": why, "u": sums, **({"path": path} if path else {})}
@@ -60,3 +69,25 @@ def test_a_job_that_was_started_anew_is_compared_with_the_one_that_saved():
     (found,) = Resumes.of(before).resumed(after)
     assert (found.odd, found.module) == ((0, 1), "c")
     assert Resumes.of(after).resumed(before) == []
+
+
+def resumed_with_state(now: str, **saved: Any):
+    before = [with_state(0, 0, {**full("save", "1234", "/c/1.pt"), **saved}), with_state(1, 0)]
+    after = [with_state(rank, 1, load("/c/1.pt"), full("start", now)) for rank in range(2)]
+    for file in after:
+        file.notes[-1].said["u"] = file.notes[-1].said["u"].replace("0000000-", "-" * 8)
+    comparison = compare([*before, *after])
+    assert comparison is not None
+    return comparison.wrongs()
+
+
+def test_state_of_the_optimizer_that_came_back_otherwise():
+    assert resumed_with_state("1234") == []
+    (found,) = resumed_with_state("1243")
+    assert (found.kind, found.odd, found.module, found.tensor) == ("resume", (0, 1), "a", "exp_avg")
+
+
+def test_state_of_the_optimizer_that_was_left_in_the_file():
+    assert resumed_with_state("12--") == []  # nobody knows whether the file has it
+    (found,) = resumed_with_state("12--", state=True)
+    assert (found.kind, found.odd, found.tensor) == ("resume", (0, 1), "state")

@@ -13,7 +13,12 @@ checksum = needs.later("whichrank.worker.guard.checksum")
 
 
 def total(tensor: Any) -> int:
-    return checksum.sums([checksum.flat(tensor)]).tolist()[0]
+    return totals(tensor)[0]
+
+
+def totals(*tensors: Any) -> list[int]:
+    rows, join = checksum.sums([checksum.flat(tensor) for tensor in tensors])
+    return join(rows.tolist())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64", "uint8"])
@@ -43,10 +48,10 @@ def test_exchanged_values_are_seen():
 
 def test_many_at_once_are_what_each_is_alone():
     generator = torch.Generator().manual_seed(2)
-    pieces = [torch.randn(size, generator=generator) for size in (1, 7, 64, 4096, 20_000)]
+    whole = checksum.PIECE_BYTES // 4
+    pieces = [torch.randn(size, generator=generator) for size in (1, whole, 7, 64, 4096, 20_000, whole - 1, whole)]
     pieces += [torch.randn(9, generator=generator).half(), torch.arange(5)]
-    together = checksum.sums([checksum.flat(piece) for piece in pieces]).tolist()
-    assert together == [total(piece) for piece in pieces]
+    assert totals(*pieces) == [total(piece) for piece in pieces]
 
 
 def test_a_long_piece_of_odd_length_fits():

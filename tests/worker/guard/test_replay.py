@@ -22,7 +22,7 @@ def made():
 
 
 def one_pass(model):
-    from whichrank.worker.guard.gradients import norms_of
+    from whichrank.worker.guard.gradients import roots, squares_of
     from whichrank.worker.guard.replay import Pass
 
     inputs = torch.randn(16, 8)
@@ -30,7 +30,7 @@ def one_pass(model):
     output = model(inputs)
     seen.returned(output)
     output.square().mean().backward()
-    return seen, norms_of([p.grad for p in model.parameters() if p.grad is not None])
+    return seen, roots(torch.stack(squares_of([p.grad for p in model.parameters() if p.grad is not None])))
 
 
 @pytest.mark.parametrize("target", [None, "cpu"])
@@ -41,7 +41,7 @@ def test_the_same_norms_and_nothing_changed(target):
     random, gradients = torch.get_rng_state(), [p.grad.clone() for p in model.parameters()]
     again = seen.again(list(model.parameters()), GUARD, torch.device(target) if target else None)
     assert seen.whole
-    assert again == pytest.approx([norm.item() for norm in norms], rel=1e-6)
+    assert again == pytest.approx(norms, rel=1e-6)
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert all(torch.equal(p.grad, before) for p, before in zip(model.parameters(), gradients, strict=True))
@@ -56,3 +56,11 @@ def test_a_frozen_parameter_has_no_gradient_elsewhere_either():
     assert again is not None
     assert again[0] == 0.0
     assert all(norm > 0 for norm in again[-2:])
+
+
+def test_how_far_a_wrong_gradient_goes_is_told():
+    from whichrank.worker.guard.replay import extent
+
+    gradient = torch.tensor([[0.5, float("nan"), -3.0], [float("inf"), 0.0, 1.0]])
+    assert extent(gradient) == (3.0, 2, 6)
+    assert extent(None) == (0.0, 0, 0)

@@ -9,7 +9,7 @@ import msgspec
 
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
-from whichrank.records.guard import GuardFile, GuardNote
+from whichrank.records.guard import FIRST, GuardFile, GuardNote
 
 NAME = "guard_records"
 
@@ -20,6 +20,7 @@ _HEX = frozenset("0123456789abcdef-")
 # What every kind must have, with its type; the rest is looked at by whoever needs it.
 _SHAPES: dict[str, dict[str, type | tuple[type, ...]]] = {
     "start": {"rank": int, "world": int},
+    "gpu": {"serial": str},
     "layout": {"id": str, "o": int, "units": list, "pieces": list, "parts": int},
     "slice": {"o": int, "s": int, "l": str, "q": int, "p": str},
     "full": {"o": int, "s": int, "l": str, "u": str, "why": str},
@@ -39,8 +40,7 @@ _SHAPES: dict[str, dict[str, type | tuple[type, ...]]] = {
 
 
 def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
-    """True for a first line that is the start, or the refusal, of a guard."""
-    return head.startswith((b'{"t":"start","rank":', b'{"t": "off"'))
+    return head.startswith(FIRST)
 
 
 def read(item: Item) -> Reading:
@@ -90,6 +90,8 @@ class Lines:
             return None
         if said["t"] == "start" and self.file is None:
             self.file = _begun(self.label, said)
+        if said["t"] == "gpu" and self.file is not None:
+            self.file.gpu_serial = said["serial"][:64]
         if said["t"] == "off":
             self.off = said["why"][:300]
         return GuardNote(self.number, said)

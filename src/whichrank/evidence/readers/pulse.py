@@ -14,6 +14,7 @@ from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
+from whichrank.records import guard
 from whichrank.records.events.run_state import AtWork
 
 NAME = "pulse"
@@ -48,7 +49,7 @@ _NOT_LOGS = (".py", ".md", ".rst", ".html", ".csv", ".json", ".yaml", ".yml", ".
 
 def sniff(head: bytes, name: str) -> bool:
     """Any text that may be a log."""
-    if not is_text(head) or name.lower().endswith(_NOT_LOGS):
+    if not is_text(head) or name.lower().endswith(_NOT_LOGS) or head.startswith(guard.FIRST):
         return False
     try:
         return bool(head[:-4].decode())

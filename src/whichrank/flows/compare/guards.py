@@ -13,7 +13,7 @@ from typing import Any
 from whichrank.flows.guard import read
 from whichrank.model.difference import Difference
 from whichrank.records.guard import GuardFile
-from whichrank.timeline.guard.resumes import Resumes
+from whichrank.timeline.guard.resumes import STATE, Resumes
 
 ROUNDING = 1e-3
 """Relative difference of losses and norms that another order of sums may cause within the first steps."""
@@ -128,8 +128,10 @@ def _told(firsts: list[tuple[int, str, int, str, str]], beyond: bool) -> list[Di
 def _resumed(saved: list[GuardFile], loaded: list[GuardFile]) -> list[Difference]:
     """Where one run has loaded what the other has saved: tensors that did not come back."""
     return [
-        Difference(f"{wrong.module} after loading {wrong.detail['path']}", "as saved", "another value", 0.95,
-                   f"{wrong.detail['count']} tensors are not what the checkpoint held, on rank {_few_ranks(wrong.odd)}")
+        Difference(f"{'state of the optimizer' if wrong.tensor == STATE else f'{wrong.module} ({wrong.tensor})'} after "
+                   f"loading {wrong.detail['path']}", "as saved", "none" if wrong.tensor == STATE else "another value",
+                   0.95, f"{wrong.detail['count']} tensors are not what the checkpoint held, on rank "
+                   f"{_few_ranks(wrong.odd)}")
         for one, other in ((saved, loaded), (loaded, saved))
         for wrong in Resumes.of(one).resumed(other)
     ]  # fmt: skip

@@ -235,11 +235,14 @@ def _phases(case: Case) -> tuple[PhaseSeen, ...]:
 
 
 def _enough(case: Case) -> bool:
-    """Whether silence means something: the collectives of half of the ranks were seen, and no sign of an end."""
+    """Whether silence means something: the collectives of half of the ranks were seen, and no sign of an end. Or all
+    there is are records of guards, and those were compared."""
     failed = case.events(PeerClosed, GlooTimeout, WatchdogTimeout, ProcessExit, ElasticFailure)
     if failed or (case.stands_still and not case.goes_on):
         return False  # the job did not go on, and nothing said why
-    return case.lineup is not None and 2 * len(case.lineup.dumped) >= case.world
+    if case.lineup is None:
+        return case.guarded is not None and case.guarded.compared > 0 and not case.stacks
+    return 2 * len(case.lineup.dumped) >= case.world
 
 
 def _looked_at(case: Case, sources: Sequence[Source]) -> str:
@@ -250,6 +253,8 @@ def _looked_at(case: Case, sources: Sequence[Source]) -> str:
         what = "flight-recorder dumps" if case.has_dumps else "NCCL logs"
         count = len(case.lineup) + sum(dump.left_out for dump in case.lineup.dumps)
         parts.append(f"the {what} of {dumped} of {world} ranks ({count:,} {'entries' if case.has_dumps else 'calls'})")
+    if case.guarded is not None:
+        parts.append(f"{case.guarded.compared:,} comparisons of the guards of {len(case.guarded.files)} ranks")
     if case.stacks:
         parts.append(f"the stacks of {len(case.stacks)} ranks")
     if case.log_events:

@@ -8,7 +8,8 @@ The job was watched, and its output, with the report in it, is what was kept or 
 
 ## How it decides
 By that line. The verdict was made with the evidence of every rank at hand; what the output alone tells is less. What
-the report quotes is not counted a second time.
+the report quotes is not counted a second time. Records of a guard are evidence themselves: with them the line is not
+needed.
 
 ## Example
 `whichrank: the verdict: hang, rank0-only-collective, rank 0, 76 % sure`
@@ -43,6 +44,8 @@ _NOTHING = ("healthy", "unknown")
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
+    if case.guarded is not None:
+        return []  # the evidence of that verdict is here
     told = [
         s for s in known_messages.seen(case, BEGIN) if s.group("cause") in causes() and s.group("cause") not in _NOTHING
     ]

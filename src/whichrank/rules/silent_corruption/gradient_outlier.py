@@ -79,7 +79,7 @@ def _outlier(case: Case, comparison: Comparison, wrong: Wrong) -> Finding | None
     sure = bool(differing) or always is not None
     grade = Grade.PROVES if sure else Grade.HINTS
     other = () if sure else (Alternative("data-order", "an unusual batch can do the same"),)
-    fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
+    fix = (guard_findings.go_back(case, wrong), guard_findings.take_out(case, wrong))
     return guard_findings.found(
         case, wrong, CODE, CAUSE, message, grade, fix, severe=sure, gpu=True, alternatives=other,
         next=(_TEST,),
@@ -109,7 +109,7 @@ def _replayed(case: Case, wrong: Wrong) -> Finding:
     message = f"{who} computed the same micro-batch twice at step {wrong.step} and got different results."
     if where:
         message = f"{who} gets another result for the micro-batch of step {wrong.step} {where}, each time."
-    fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
+    fix = (guard_findings.go_back(case, wrong), guard_findings.take_out(case, wrong))
     # Two devices that differ: nothing says which of them is right, but for what others find.
     sure = Grade.SUPPORTS if where else Grade.PROVES
     return guard_findings.found(

@@ -52,6 +52,7 @@ def _finding(case: Case, wrong: Wrong) -> Finding:
     if wrong.odd:
         message = (
             f"{guard_findings.who(wrong)} had the first {wrong.tensor} that is {value}{where}, at step {wrong.step}"
+            f"{guard_findings.extent(case, wrong)}"
         )
         message += f"; its batch holds {batch} already." if in_batch else ", before it was reduced into all others."
     else:

@@ -15,8 +15,9 @@ another length; a bit flipped in its memory; its GPU computed an update wrongly;
 agree is read off DistributedDataParallel, FSDP and the placements of DTensors. For plain modules it is learned: tensors
 that stayed equal while their values changed at three looks are taken for replicas. The majority names the odd rank; of
 two replicas both are candidates. Where the learning rate differs too, that is told as the reason. After a load, the
-parameters before the first step are compared with those at the save of the same file, where the guard saw both; half of
-them must be as saved, or the file was meant for something else.
+parameters and the optimizer's state before the first step are compared with those at the save of the same file, where
+the guard saw both; most parameters must be as saved, or the file was meant for something else. An optimizer that begins
+without state, where the file holds it, is told too.
 
 ## Example
     0.weight (parameter), checksum 37e27740 at step 18     (rank 1)
@@ -36,6 +37,7 @@ from __future__ import annotations
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated
 from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
+from whichrank.timeline.guard.resumes import STATE
 from whichrank.timeline.guard.wrong import Wrong
 
 CODE = "SILE301"
@@ -83,9 +85,12 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
         )
     if wrong.kind == "resume":
         verb, path = "holds" if len(wrong.odd) == 1 else "hold", wrong.detail["path"]
+        if wrong.tensor == STATE:
+            return f"{who} loaded {path} and went on without the optimizer's state that is in it."
+        kind = "" if wrong.tensor == "parameter" else f" ({wrong.tensor})"
         return (
-            f"{who} {verb} another {wrong.module} than the checkpoint {path} did when it was saved, after loading it: "
-            f"{wrong.detail['count']} tensors."
+            f"{who} {verb} another {wrong.module}{kind} than the checkpoint {path} did when it was saved, "
+            f"after loading it: {wrong.detail['count']} tensors."
         )
     if wrong.kind != "replica":
         theirs = {value for rank, value in wrong.values.items() if rank not in wrong.odd}
@@ -111,6 +116,8 @@ def _advice(wrong: Wrong) -> tuple[str, ...]:
         return (
             "Give random numbers that one rank alone draws (for logging, for an evaluation) a generator of their own.",
         )
+    if wrong.kind == "resume" and wrong.tensor != "parameter":
+        return ("Give the checkpoint's state to optimizer.load_state_dict, with the parameters in the same order.",)
     if wrong.kind == "resume":
         return (
             "Load with strict=True, and look at what load_state_dict returns: names that are missing or unexpected.",

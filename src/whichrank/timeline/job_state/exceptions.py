@@ -52,7 +52,7 @@ _KNOWN_WORDS = (
     "driver on your system is too old", "Driver/library version mismatch", "Invalid device id",
     "Attempting to deserialize object on CUDA device", "Duplicate GPU detected", "appears not to match",
     "DDP expects same model", "Unable to find address for", "DefaultCPUAllocator", "Cannot allocate memory",
-    "Invalid value for environment variable", "Received data size doesn't match",
+    "Invalid value for environment variable", "Received data size doesn't match", "whichrank guard: ranks differ in",
 )  # fmt: skip
 _CHECKS = ("check_ddp_consistency", "_check_grad_norms")
 """Functions of trainers that compare the ranks: what they raise is told by the rule on what differs."""

@@ -28,13 +28,16 @@ class Batch:
         found = list(tensors_in((args, kwargs), 3))
         self.inputs = tuple(found)
         for tensor in found:
-            line = checksum.flat(tensor)
-            if line is None or not line.numel() or tensor.dim() < 1:
+            if tensor.dim() < 1 or not tensor.numel() or tensor.layout is not torch.strided:
                 continue
+            line = checksum.flat(tensor)
             if self.rows is None:
-                self.rows = _rows(tensor, line)
+                first = tensor[:SAMPLES].detach().contiguous() if line is None else tensor  # as `tokens[:, :-1]` is
+                self.rows = _rows(first, first.view(-1) if line is None else line)
             if self.total is None and tensor.is_floating_point():
-                self.total = (line[:LOOKED_AT] if line.device.type == "cpu" else line).detach().float().sum()
+                numbers = tensor.detach() if line is None else line
+                on_cpu = numbers.device.type == "cpu" and line is not None
+                self.total = (numbers[:LOOKED_AT] if on_cpu else numbers).sum(dtype=torch.float32)
 
     def take(self) -> tuple[Any, Any]:
         taken = self.rows, self.total
@@ -52,7 +55,7 @@ def _rows(tensor: Any, line: Any) -> Any:
         rows = line[: count * length].view(count, length)[:, :most]
         bits = rows.view(torch.int64)
         return (bits * checksum.weights(line.device)[: bits.shape[1]]).sum(1)
-    return checksum.sums([line[row * length : row * length + most] for row in range(count)])
+    return torch.stack([checksum.one(line[row * length : row * length + most]) for row in range(count)])
 
 
 def tensors_in(value: Any, depth: int) -> Any:

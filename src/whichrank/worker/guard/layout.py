@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterator
+from math import gcd
 from typing import Any, NamedTuple
 
 from whichrank.worker.guard import checksum
@@ -16,9 +17,9 @@ from whichrank.worker.guard.models import Replicas, local
 SLICE_BYTES = {"cpu": 256 << 10}
 SLICE_BYTES_DEVICE = 16 << 20
 """What is summed at one look: on a CPU about 0.1 ms, on a GPU far less."""
-FEWEST, MOST = 2, 512
-FROZEN = "frozen"
-"""The kind of a parameter that no optimizer steps."""
+FEWEST, MOST = 3, 511
+FROZEN, BUFFER = "frozen", "buffer"
+"""Kinds: a parameter that no optimizer steps, and what a module keeps beside its parameters."""
 MOVED = "--------"
 """Stands for the sum of a buffer that code has changed: it is nobody's business."""
 
@@ -57,7 +58,7 @@ class Layout:
         device = next((unit.tensor.device.type for unit in self.units if unit.kind == "parameter"), "cpu")
         most = SLICE_BYTES.get(device, SLICE_BYTES_DEVICE)
         self.bytes = size
-        self.parts = max(FEWEST, min(MOST, -(-size // most)))
+        self.parts = max(FEWEST, min(MOST, -(-size // most)) | 1)  # odd: see `due`
         self.pieces: list[list[tuple[int, int]]] = [[] for _ in range(self.parts)]
         """By part: unit and number of the piece within it."""
         for index, unit in enumerate(self.units):
@@ -72,16 +73,22 @@ class Layout:
         return {"t": "layout", "id": self.id, "parts": self.parts, "bytes": self.bytes,
                 "units": [unit.row() for unit in self.units], "pieces": self.pieces}  # fmt: skip
 
+    def due(self, step: int, every: int) -> int:
+        """The part to look at: the same at the same step however often one looks, so that two runs can be compared.
+
+        Intervals are powers of two and parts an odd number: all have had their turn after as many looks as parts."""
+        return (step if gcd(every, self.parts) == 1 else step // every) % self.parts
+
     def of_part(self, part: int) -> list[tuple[Any, bool]]:
         """The pieces that are due, flat, each with whether it counts."""
         return [(self._piece(index, piece), self._counts(index)) for index, piece in self.pieces[part]]
 
-    def everything(self, *kinds: str) -> list[tuple[int, Any]]:
-        """All pieces of all units of these kinds: index of the unit, and the piece."""
+    def everything(self) -> list[tuple[int, Any]]:
+        """All pieces of parameters and of the optimizer's state: index of the unit, and the piece."""
         return [
             (index, self._piece(index, piece))
             for index, unit in enumerate(self.units)
-            if unit.kind in kinds
+            if unit.kind != BUFFER
             for piece in range(-(-unit.size // checksum.PIECE_BYTES))
         ]
 
@@ -93,7 +100,7 @@ class Layout:
     def _counts(self, index: int) -> bool:
         """A buffer counts from the second look on, and while no code writes to it."""
         unit = self.units[index]
-        if unit.kind != "buffer":
+        if unit.kind != BUFFER:
             return True
         version = unit.tensor._version  # noqa: SLF001 - how torch itself tells that a tensor was written to
         before, self._versions[index] = self._versions.get(index), version
@@ -117,7 +124,7 @@ def _units(optimizer: Any, names: dict[int, str], replicas: Replicas, buffers: l
                 if unit is not None:
                     yield unit
     for name, buffer in buffers:
-        unit = _unit(name, "buffer", "", buffer)
+        unit = _unit(name, BUFFER, "", buffer)
         if unit is not None:
             yield unit
 

@@ -15,6 +15,7 @@ import torch
 _WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.", "module.")
 LEARNED, APART = "", "apart"
 """Nothing says which ranks hold the same; replicas that may drift apart between two averagings."""
+BY_CHANCE = 16
 
 
 class Found(NamedTuple):
@@ -80,7 +81,11 @@ class Replicas:
     def of(self, parameter: Any) -> str:
         mesh = getattr(parameter, "device_mesh", None)
         if mesh is not None:
-            return ranks_text(_of_mesh(mesh, parameter.placements))
+            ranks = _of_mesh(mesh, parameter.placements)
+            # The mesh is one row of a larger one: ranks of other rows may hold the same shard, as with tensor
+            # parallelism beneath FSDP. A few numbers may be the same by chance.
+            beside = len(ranks) == 1 and mesh.size() < torch.distributed.get_world_size()
+            return LEARNED if beside and local(parameter).numel() >= BY_CHANCE else ranks_text(ranks)
         return self.by_id.get(id(parameter), LEARNED)
 
     def _add_flat(self, module: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 MOST_BYTES = 24 << 20
 SUFFIX = ".guard"
-_LASTING = ("start", "group", "sig", "layout", "off")
+_LASTING = ("start", "gpu", "group", "sig", "layout", "off")
 _LATEST = ("full", "save", "load", "sampler", "scheduler", "replay")
 
 

@@ -18,7 +18,7 @@ import torch
 from whichrank.worker.guard import elsewhere
 from whichrank.worker.guard.batches import tensors_in
 from whichrank.worker.guard.collectives import RefusedError
-from whichrank.worker.guard.gradients import norms_of
+from whichrank.worker.guard.gradients import roots, squares_of
 
 if TYPE_CHECKING:
     from whichrank.worker.guard.watched import Watched
@@ -52,6 +52,8 @@ class Pass:
         """Whether the pass draws random numbers on the device; known once it was computed again."""
         self.outputs: list[Any] = []
         """Gradients of the outputs, in order; None for those that had none."""
+        self.gradients: list[Any] = []
+        """Of all parameters, as they were computed again here; None for those that had none."""
 
     def returned(self, output: Any) -> None:
         """The forward pass is through: keep the gradients of its outputs as they come."""
@@ -100,7 +102,8 @@ class Pass:
                 gradients = torch.autograd.grad([t for t, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
             except RefusedError:
                 return None
-        return _norms(parameters, wanted, gradients)
+        self.gradients = _in_order(parameters, wanted, gradients)
+        return _norms(self.gradients)
 
     def _there(self, inner: Any, wanted: list[Any], parameters: list[Any], target: Any) -> list[float]:
         """With copies of parameters, buffers and inputs; the module itself stays where it is."""
@@ -115,14 +118,26 @@ class Pass:
         pairs = [(t, g.to(target)) for t, g in zip(found, self.outputs) if g is not None]  # noqa: B905
         mine = [copies[id(p)] for p in wanted]
         gradients = torch.autograd.grad([t for t, _ in pairs], mine, [g for _, g in pairs], allow_unused=True)
-        return _norms(parameters, wanted, gradients)
+        return _norms(_in_order(parameters, wanted, gradients))
 
 
-def _norms(parameters: list[Any], wanted: list[Any], gradients: Any) -> list[float]:
+def _in_order(parameters: list[Any], wanted: list[Any], gradients: Any) -> list[Any]:
     by_id = {id(p): gradient for p, gradient in zip(wanted, gradients)}  # noqa: B905
-    held = [by_id.get(id(p)) for p in parameters]
-    norms = iter(torch.stack(norms_of([g for g in held if g is not None])).tolist())
+    return [by_id.get(id(p)) for p in parameters]
+
+
+def _norms(held: list[Any]) -> list[float]:
+    norms = iter(roots(torch.stack(squares_of([g for g in held if g is not None]))))
     return [next(norms) if gradient is not None else 0.0 for gradient in held]
+
+
+def extent(gradient: Any) -> tuple[float, int, int]:
+    """The largest finite value without its sign, how many are not finite, and how many there are."""
+    if gradient is None or not gradient.numel():
+        return 0.0, 0, 0
+    line = gradient.detach().reshape(-1).float()
+    bad = line.numel() - int(torch.isfinite(line).sum())
+    return float(torch.nan_to_num(line, 0.0, 0.0, 0.0).abs().max()), bad, line.numel()
 
 
 def _moved(value: Any, target: Any) -> Any:
@@ -176,13 +191,13 @@ class Replays:
         else:
             self.last = None
 
-    def before_step(self, step: int, norms: Any) -> None:
+    def before_step(self, step: int, squares: Any) -> None:
         """The gradients are complete: is something to be computed again?"""
         last, self.last, self._passes = self.last, None, 0
-        if last is None or norms is None or (norms.device.type != "cpu" and not self.due and not self._turn(step)):
+        if last is None or squares is None or (squares.device.type != "cpu" and not self.due and not self._turn(step)):
             return
-        first = norms.tolist()
-        strange = norms.device.type == "cpu" and self._strange(first)
+        first = roots(squares)
+        strange = squares.device.type == "cpu" and self._strange(first)
         if not (strange or self.due or self._turn(step)) or not last.whole:
             return
         self.due = AFTERWARDS if strange else max(0, self.due - 1)
@@ -193,19 +208,24 @@ class Replays:
             return
         same = _close(first, second)
         third, where = elsewhere.NOWHERE
-        if not same or norms.device.type == "cpu" or self._turn(step) or self._far:
+        if not same or squares.device.type == "cpu" or self._turn(step) or self._far:
             third, where = elsewhere.run(last, self.watched.parameters, self.watched.guard)
         means = elsewhere.meaning(first, second, third, _close)
         self.last, self._passes = None, 0  # the replay went through the same hooks
         if means == elsewhere.DATA:
             self._learn(first)  # gradients are that large now
-        worst = max(range(len(first)), key=lambda i: _distance(first[i], second[i]))
+        # The one nearest to the loss that is not finite, or the one that differs most, or the largest.
+        worst = max(range(len(first)), key=lambda i: (
+            (1, float(i)) if not isfinite(first[i]) else (0, _distance(first[i], second[i])), first[i]
+        ))  # fmt: skip
+        largest, bad, count = extent(last.gradients[worst])
         module = self.watched.names.get(id(self.watched.parameters[worst]), "")
         self.watched.guard.later(
             {
                 "t": "replay", "o": self.watched.index, "s": step, "same": same, "exact": first == second,
                 "first": f"{first[worst]:.6g}", "second": f"{second[worst]:.6g}", "module": module,
                 "why": "suspicion" if strange else "turn", "means": means, "on": where,
+                "largest": f"{largest:.6g}", "bad": bad, "of": count,
             }
         )  # fmt: skip
 

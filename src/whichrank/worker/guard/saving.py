@@ -51,16 +51,25 @@ def _around(owner: Any, name: str, told: Any, guard: Guard) -> None:
 
 
 def _saved(guard: Guard, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    _note_save(guard, _path(args[1] if len(args) > 1 else kwargs.get("f")) or _meant())
+    path = _path(args[1] if len(args) > 1 else kwargs.get("f")) or _meant()
+    _note_save(guard, path, with_state=holds_state(args[0] if args else kwargs.get("obj")))
 
 
-def _note_save(guard: Guard, path: str) -> None:
+def holds_state(saved: Any, depth: int = 3) -> bool:
+    """Whether the state of an optimizer that has stepped is in it: two words of `Optimizer.state_dict`."""
+    if isinstance(saved, dict) and isinstance(saved.get("param_groups"), list) and isinstance(saved.get("state"), dict):
+        return bool(saved["state"])
+    inside = list(saved.values()) if isinstance(saved, dict) else saved if isinstance(saved, (list, tuple)) else []
+    return depth > 0 and any(holds_state(value, depth - 1) for value in inside[:64])
+
+
+def _note_save(guard: Guard, path: str, *, with_state: bool = False) -> None:
     if guard.notes is None or not path:
         return
     step = max((watched.count for watched in guard.watched.values()), default=0)
     guard.later({"t": "save", "s": step, "path": path, "ms": int(time.time() * 1000)})
     for watched in guard.watched.values():
-        watched.everything("save", path=path)
+        watched.everything("save", path=path, state=with_state)
 
 
 def _loaded(guard: Guard, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ import torch
 from whichrank.worker.guard import checksum, models, saving, start
 from whichrank.worker.guard.by_hand import PASSES, ByHand
 from whichrank.worker.guard.collectives import Collectives
+from whichrank.worker.guard.gradients import coded, roots
 from whichrank.worker.guard.notes import Notes
 from whichrank.worker.guard.plan import Channel, Plan
 from whichrank.worker.guard.watched import SETTLED, Watched
@@ -132,7 +133,7 @@ class Guard:
         if watched is not None:
             if watched.index < 0:  # the order of first steps is the same on every rank, that of the heap is not
                 watched.index, self._numbered = self._numbered, self._numbered + 1
-            watched.timed(watched.before_step)
+            watched.before_step()
 
     def after_step(self, optimizer: Any) -> None:
         watched = self.watched.get(id(optimizer))
@@ -189,7 +190,8 @@ class Guard:
     def decide(self, watched: Watched) -> None:
         """How often to look: the time that it takes over the time that a step takes."""
         step_s, look_s, slice_s = watched.costs()
-        plan = Plan(_every(look_s, step_s, GRADIENTS), _every(slice_s, step_s, SLICES))
+        slices = 1 << (_every(slice_s, step_s, SLICES) - 1).bit_length()
+        plan = Plan(_every(look_s, step_s, GRADIENTS), slices)
         self.plan, self.planned = plan, True
         self.later({"t": "plan", "gradients": plan.gradients, "slices": plan.slices, "step_s": round(step_s, 6),
                     "look_s": round(look_s, 6), "slice_s": round(slice_s, 6)})  # fmt: skip
@@ -239,6 +241,9 @@ class Guard:
         self.path = f"{self.folder}/{self.pid}.{start_ticks()}.guard"
 
     def _run(self) -> None:
+        serial = start.serial()
+        if serial:
+            self.queue.append(({"t": "gpu", "serial": serial}, {}, None))
         while not self._stopped.wait(BEAT_S):
             try:
                 self.write()
@@ -264,11 +269,11 @@ class Guard:
         if not self.planned and self.rank > 0:
             self._hear()
 
-    def _heard(self, optimizer: int, norms: Any) -> None:
+    def _heard(self, optimizer: int, squares: Any) -> None:
         """Gradients that were strange on a device: the next micro-batches are computed twice."""
         for watched in list(self.watched.values()):
             if watched.index == optimizer:
-                watched.replays.heard(norms.tolist())
+                watched.replays.heard(roots(squares))
 
     def _hear(self) -> None:
         plan = self.channel.hear()
@@ -304,14 +309,12 @@ def _capturing() -> bool:
 def _to_host(tensor: Any) -> Any:
     if tensor.device.type != "cuda":
         return tensor
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
     return host.copy_(tensor, non_blocking=True)
 
 
 def _finished(record: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
     """The record with the values of its tensors."""
-    from whichrank.worker.guard.gradients import coded
-
     for name, tensor in held.items():
         values = tensor.reshape(-1).tolist()
         if name in ("p", "u"):
@@ -320,8 +323,8 @@ def _finished(record: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
         elif name == "b":
             record["b"] = [checksum.short(value) for value in values]
         elif name == "g":
-            record["g"] = coded(values)
-            record["n"] = _number(sum(value * value for value in values) ** 0.5)
+            record["g"] = coded(roots(tensor))
+            record["n"] = _number(sum(values) ** 0.5)
         elif name == "x":
             record["x"] = [_number(value) for value in values]
         else:

@@ -81,6 +81,27 @@ def gpu() -> dict[str, Any] | None:
     return {"index": index, "uuid": str(getattr(torch.cuda.get_device_properties(index), "uuid", "") or "")}
 
 
+def serial() -> str:
+    """What is printed on the board, by the driver's own library, which NCCL has loaded too; "" where it won't say."""
+    found = gpu()
+    if not found or not found["uuid"]:
+        return ""
+    import ctypes
+
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInit_v2():
+            return ""
+        handle, text = ctypes.c_void_p(), ctypes.create_string_buffer(64)
+        uuid = found["uuid"] if found["uuid"].startswith(("GPU-", "MIG-")) else f"GPU-{found['uuid']}"
+        failed = nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle))
+        failed = failed or nvml.nvmlDeviceGetSerial(handle, text, 64)
+        nvml.nvmlShutdown()
+    except (OSError, AttributeError):  # no driver, or one without these calls
+        return ""
+    return "" if failed else text.value.decode("ascii", "replace")
+
+
 def _attempt() -> int:
     text = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return int(text) if text.isdigit() else 0

@@ -38,14 +38,35 @@ class Strict:
             raise RefusedError(self._told(group, number, dict(zip(members, said))))  # noqa: B905
 
     def _told(self, group: str, number: int, said: dict[int, str]) -> str:
-        counts: dict[str, list[int]] = {}
-        for rank, signature in said.items():
-            counts.setdefault(signature, []).append(rank)
-        sides = "; ".join(
-            f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}: {signature.partition(' ')[2]}"
-            for signature, ranks in sorted(counts.items(), key=lambda side: len(side[1]))
+        sides: dict[str, list[int]] = {}
+        for rank, text in said.items():
+            sides.setdefault(text.partition(" ")[2], []).append(rank)
+        ordered = sorted(sides, key=lambda text: len(sides[text]))
+        fewest, most = ordered[0], ordered[-1]
+        odd = f"rank {sides[fewest][0]} differs" if len(sides[fewest]) == 1 < len(sides[most]) else "ranks differ"
+        calls = "; ".join(
+            f"{_call(text)} on rank{'s' if len(sides[text]) > 1 else ''} {', '.join(map(str, sides[text][:8]))}"
+            for text in ordered
         )
-        return f"whichrank guard: ranks do not agree on call {number} of group {group}: {sides}"
+        return f"whichrank guard: {odd} in {_aspect(fewest, most)} of call {number} of group {group}: {calls}"
+
+
+_ASPECTS = ("operation", "reduction", "size", "type", "root")
+
+
+def _aspect(one: str, other: str) -> str:
+    """What differs first of two calls."""
+    pairs = zip(_ASPECTS, one.split("|"), other.split("|"))  # noqa: B905 - for any Python that torch runs on
+    return next((f"the {aspect}" for aspect, mine, theirs in pairs if mine != theirs), "the call")
+
+
+def _call(text: str) -> str:
+    """`broadcast(4 elements of float32, root 1)`."""
+    name, reduction, size, dtype, root = (*text.split("|"), "", "", "", "", "")[:5]
+    told = [reduction] if reduction else []
+    told += [f"{size} elements of {dtype.rpartition('.')[2]}"] if size.isdecimal() else []
+    told += [f"root {root}"] if root.isdecimal() else []
+    return f"{name}({', '.join(told)})"
 
 
 def of(rank: int, collectives: Collectives) -> Any:

@@ -11,15 +11,15 @@ import torch
 
 from whichrank.worker.guard import checksum, random_state
 from whichrank.worker.guard.batches import Batch
-from whichrank.worker.guard.gradients import MOST_SHARDED, Gradients
-from whichrank.worker.guard.layout import FROZEN, MOVED, Layout
+from whichrank.worker.guard.gradients import MOST_SHARDED, Gradients, square_of
+from whichrank.worker.guard.layout import MOVED, Layout
 from whichrank.worker.guard.models import Replicas, clean
 from whichrank.worker.guard.replay import Replays
 
 if TYPE_CHECKING:
     from whichrank.worker.guard.session import Guard
 
-AT_ONCE = 8 << 20
+AT_ONCE = 4 << 20
 """Bytes that are summed at once where everything is."""
 LOSSES = 16
 """Losses that are read together; each alone would be a copy from the device."""
@@ -36,7 +36,7 @@ class Watched:
         self.guard, self.index, self.optimizer = guard, -1, optimizer
         self.names, self.replicas, self.roots = names, replicas, roots
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self.gradients = Gradients(self.parameters, replicas.ddp)
+        self.gradients = Gradients(self.parameters, replicas.ddp, self.while_looking)
         self.batch = Batch()
         self.count = self.stepped = 0
         self.joined = self._started = False
@@ -45,7 +45,7 @@ class Watched:
         self._shape: tuple[int, int] = (-1, -1)
         self._rates: list[Any] = []
         self._others = ""
-        self._spent = self._began = 0.0
+        self._spent = self._sliced = self._began = 0.0
         self._paces: list[float] = []
         self._look_s: list[float] = []
         self._slice_s: list[float] = []
@@ -60,6 +60,10 @@ class Watched:
     def looks(self) -> bool:
         """Whether batch and gradients of the step that is under way are looked at."""
         return self.count % self.guard.plan.gradients == 0
+
+    def while_looking(self, call: Callable[..., None], *arguments: Any) -> None:
+        if self.looks and not self.guard.idle:
+            self.timed(call, *arguments)
 
     def timed(self, call: Callable[..., None], *arguments: Any) -> None:
         """Do it, and remember how long it took of the job's thread."""
@@ -81,13 +85,20 @@ class Watched:
             self.timed(self.replays.returned, output)
 
     def before_step(self) -> None:
+        self.timed(self._complete)
+        if hasattr(self.optimizer, "step"):
+            # Who shares parameters out after a step, as ZeRO does, has done so when the next one begins.
+            self._slice(self.count - 1)
+
+    def _complete(self) -> None:
+        """The gradients are."""
         if self.gradients.pending:
             self.gradients.look()
         if not self._started:
             self._started = True
             self.everything("start")
         if not self.gradients.sharded:
-            self.replays.before_step(self.count, self.gradients.norms)
+            self.replays.before_step(self.count, self.gradients.squares)
 
     def after_step(self, loss: Any) -> None:
         step, self.count = self.count, self.count + 1
@@ -96,14 +107,22 @@ class Watched:
         if loss is not None:
             self._losses.append((step, loss))
         if step % self.guard.plan.gradients == 0:
-            self._note_gradients(step)
+            self.timed(self._note_gradients, step)
         self._look_s.append(self._spent)
         self._spent = 0.0
-        if step % self.guard.plan.slices == 0:
-            self.timed(self._note_slice, step)
+        if not hasattr(self.optimizer, "step"):
+            self._slice(step)
         if len(self._losses) >= LOSSES or step < SETTLED:
             self._note_losses()
         self._measure()
+
+    def _slice(self, step: int) -> None:
+        """The part that is due of what a step has left."""
+        if step < 0 or step % self.guard.plan.slices or self.joined:
+            return
+        before, self._spent = self._spent, 0.0
+        self.timed(self._note_slice, step)
+        self._sliced, self._spent = self._spent, before
 
     def _uneven(self) -> bool:
         """Within torch's `Join` ranks step different numbers of times, and replicas differ until it ends.
@@ -125,21 +144,21 @@ class Watched:
     def sharded(self, tensor: Any) -> None:
         """A flat gradient on its way to be reduced and scattered."""
         if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and len(self._shards) < MOST_SHARDED:
-            self._shards.append(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float32))
+            self._shards.append(square_of(tensor))
 
     def _note_losses(self) -> None:
         kept, self._losses = self._losses, []
         if kept:
-            values = torch.cat([loss.reshape(-1).float() for _, loss in kept])
+            values = torch.cat([loss.reshape(-1) for _, loss in kept])
             self.guard.later({"t": "loss", "o": self.index, "s": [step for step, _ in kept]}, {"x": values})
 
     def _note_gradients(self, step: int) -> None:
         record: dict[str, Any] = {"t": "grad", "o": self.index, "s": step, "ms": int(time.time() * 1000)}
         held: dict[str, Any] = {}
-        norms = torch.stack(self._shards) if self._shards else self.gradients.take()
+        squares = torch.stack(self._shards) if self._shards else self.gradients.take()
         self._shards = []
-        if norms is not None:
-            held["g"] = norms
+        if squares is not None:
+            held["g"] = squares
             if self.gradients.sharded:
                 record["sharded"] = True
         rows, total = self.batch.take()
@@ -156,7 +175,7 @@ class Watched:
 
     def _note_slice(self, step: int) -> None:
         layout = self._laid_out()
-        part = (step // self.guard.plan.slices) % layout.parts
+        part = layout.due(step, self.guard.plan.slices)
         pieces = layout.of_part(part)
         if pieces:
             sums, keep = _summed(pieces)
@@ -195,18 +214,19 @@ class Watched:
         return [p for root in self.roots for p in root.parameters() if not p.requires_grad]
 
     def everything(self, why: str, **more: Any) -> None:
-        """The sums of all parameters as they are now."""
+        """The sums of all parameters and of the optimizer's state as they are now."""
         layout = self._laid_out()
-        pieces = layout.everything("parameter", FROZEN)
-        sums, waiting, size = [], [], 0
-        for _, piece in pieces:
+        pieces = layout.everything()
+        sums, keeps, waiting, size = [], [], [], 0
+        for number, (_, piece) in enumerate(pieces):
             waiting.append(piece)
             size += piece.numel() * piece.element_size()
-            if size > AT_ONCE or piece.device != waiting[0].device:
-                sums.append(checksum.sums(waiting))
+            last = number + 1 == len(pieces) or pieces[number + 1][1].device != piece.device
+            if size > AT_ONCE or last:
+                rows, join = checksum.sums(waiting)
+                sums.append(rows)
+                keeps.append((rows.numel(), join))
                 waiting, size = [], 0
-        if waiting:
-            sums.append(checksum.sums(waiting))
         if not sums:
             return
         units = [index for index, _ in pieces]
@@ -214,27 +234,30 @@ class Watched:
 
         def keep(values: list[int]) -> str:
             totals: dict[int, int] = {}
-            for unit, value in zip(units, values):  # noqa: B905 - for any Python that torch runs on
+            for unit, value in zip(units, _joined(keeps, values)):  # noqa: B905 - for any Python that torch runs on
                 totals[unit] = totals.get(unit, 0) * 0x9E3779B97F4A7C15 + value
             return "".join(checksum.short(totals[unit]) if unit in totals else MOVED for unit in range(count))
 
         record = {"t": "full", "o": self.index, "s": self.count, "why": why, "l": layout.id, "_u": keep, **more}
-        self.guard.later(record, {"u": torch.cat(sums)})
+        self.guard.later(record, {"u": _together(sums)})
 
     # -- how long things take
 
     def _measure(self) -> None:
         # Of a CPU the guard takes a share, of a GPU's step it takes time.
         now = time.process_time() if self._on_cpu else time.perf_counter()
-        self._slice_s.append(self._spent)
+        self._slice_s.append(self._sliced)
         self._paces.append(now - self._began)
         self._began, self._spent = now, 0.0
         if len(self._paces) > 2 * SETTLED:
             del self._paces[:SETTLED], self._slice_s[:SETTLED], self._look_s[:SETTLED]
 
     def costs(self) -> tuple[float, float, float]:
-        """Seconds of a step, of a look at gradients, of a look at a slice; the first steps allocate and warm up."""
-        return _median(self._paces[4:]), _median(self._look_s[4:]), _median(self._slice_s[4:])
+        """Seconds of a step, of a look at gradients, of a look at a slice; the first steps allocate and warm up.
+
+        A thread that is ahead of its GPU waits in whatever it launches next: the quickest look did not."""
+        typical = _median if self._on_cpu else _least
+        return _median(self._paces[4:]), typical(self._look_s[4:]), typical(self._slice_s[4:])
 
 
 def _summed(pieces: list[tuple[Any, bool]]) -> tuple[Any, Callable[[list[int]], str]]:
@@ -243,18 +266,32 @@ def _summed(pieces: list[tuple[Any, bool]]) -> tuple[Any, Callable[[list[int]], 
     for index, (piece, _) in enumerate(pieces):
         by_device.setdefault(piece.device, []).append(index)
     order = [index for indices in by_device.values() for index in indices]
-    sums = [checksum.sums([pieces[index][0] for index in indices]) for indices in by_device.values()]
-    target = next((s.device for s in sums if s.device.type == "cuda"), sums[0].device)
+    made = [checksum.sums([pieces[index][0] for index in indices]) for indices in by_device.values()]
+    keeps = [(rows.numel(), join) for rows, join in made]
     counts = [counted for _, counted in pieces]
 
     def keep(values: list[int]) -> str:
         texts = [MOVED] * len(counts)
-        for index, value in zip(order, values):  # noqa: B905
+        for index, value in zip(order, _joined(keeps, values)):  # noqa: B905
             if counts[index]:
                 texts[index] = checksum.short(value)
         return "".join(texts)
 
-    return torch.cat([s.to(target, non_blocking=True) for s in sums]), keep
+    return _together([rows for rows, _ in made]), keep
+
+
+def _together(rows: list[Any]) -> Any:
+    """On a GPU, if any of them is."""
+    target = next((each.device for each in rows if each.device.type == "cuda"), rows[0].device)
+    return torch.cat([each.to(target, non_blocking=True) for each in rows])
+
+
+def _joined(keeps: list[tuple[int, Callable[[list[int]], list[int]]]], values: list[int]) -> list[int]:
+    totals, at = [], 0
+    for count, join in keeps:
+        totals += join(values[at : at + count])
+        at += count
+    return totals
 
 
 def _simple(value: Any) -> bool:
@@ -265,3 +302,7 @@ def _simple(value: Any) -> bool:
 
 def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2] if values else 0.0
+
+
+def _least(values: list[float]) -> float:
+    return min(values, default=0.0)
