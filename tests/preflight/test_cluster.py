@@ -157,6 +157,8 @@ def two_networks():
                             "burst", "64kb", "latency", "50ms")  # fmt: skip
 
         cluster.start()
+        while any("state UP" not in ip("-n", space, "link", "show", "eth1") for space in spaces):
+            time.sleep(0.05)  # the kernel takes up to a second to notice a cable
         yield cluster, limit
 
 
