@@ -92,9 +92,9 @@ def test_every_planted_fault_is_found_and_located(cluster, name):
 
 
 @pytest.mark.bars
-def test_nothing_is_reported_on_a_healthy_cluster(cluster):
-    for _ in range(20):
-        assert look(cluster, "--full")["findings"] == []
+@pytest.mark.parametrize("number", range(20))
+def test_nothing_is_reported_on_a_healthy_cluster(cluster, number):
+    assert look(cluster, "--full")["findings"] == []
 
 
 @pytest.mark.bars
@@ -112,6 +112,18 @@ def test_one_slow_pair(cluster):
     finally:
         cluster.heal()
     assert [(finding["code"], place_of(finding)) for finding in told] == [("PREF106", {"node2", "node7"})]
+
+
+def test_hosts_with_ipv6_addresses_only():
+    with Cluster(3) as made:
+        made.use_ipv6()
+        made.start()
+        wires.close_ports(made.host("node2"), "30000-65535")
+        document = look(made)
+    assert [(f["code"], place_of(f)) for f in document["findings"]] == [("PREF102", {"node2"})]
+    assert {(link["a"], link["b"]): link["state"] for link in document["links"]} == {
+        ("node1", "node2"): "unhealthy", ("node1", "node3"): "healthy", ("node2", "node3"): "unhealthy",
+    }  # fmt: skip
 
 
 @pytest.mark.bars
