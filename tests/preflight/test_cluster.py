@@ -118,7 +118,7 @@ def test_hosts_with_ipv6_addresses_only():
     with Cluster(3) as made:
         made.use_ipv6()
         made.start()
-        wires.close_ports(made.host("node2"), "30000-65535")
+        wires.reset_ports(made.host("node2"), "30000-65535")
         document = look(made)
     assert [(f["code"], place_of(f)) for f in document["findings"]] == [("PREF102", {"node2"})]
     assert {(link["a"], link["b"]): link["state"] for link in document["links"]} == {
