@@ -235,12 +235,15 @@ for kind, units, side, dtype in json.loads(os.environ.get("MORE", "[]")):
         gc.collect(); base = torch.cuda.memory_allocated()
         ddp = torch.nn.parallel.DistributedDataParallel
         wrapped = ddp(model, device_ids=[0], gradient_as_bucket_view="view" in kind)
-        after = []
-        for _ in range(3):
+        after, peaks = [], []
+        for _ in range(4):
+            torch.cuda.reset_peak_memory_stats()
             step(wrapped, side, type_)
+            peaks.append(torch.cuda.max_memory_allocated() - base)
+            torch.empty(1, device="cuda")  # lets go of what only waited for a stream
             after.append(torch.cuda.memory_allocated() - base)
-        gc.collect()  # what the first step leaves in cycles is no part of the buckets
-        stage(kind, case=[kind, units, side, dtype], taken=torch.cuda.memory_allocated() - base, steps=after)
+        gc.collect()
+        stage(kind, case=[kind, units, side, dtype], taken=torch.cuda.memory_allocated() - base, steps=after, peaks=peaks)
         del wrapped
     else:
         from torch.distributed.fsdp import fully_shard
