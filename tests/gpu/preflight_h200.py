@@ -243,7 +243,8 @@ for kind, units, side, dtype in json.loads(os.environ.get("MORE", "[]")):
             torch.empty(1, device="cuda")  # lets go of what only waited for a stream
             after.append(torch.cuda.memory_allocated() - base)
         gc.collect()
-        stage(kind, case=[kind, units, side, dtype], taken=torch.cuda.memory_allocated() - base, steps=after, peaks=peaks)
+        kept = torch.cuda.memory_allocated() - base
+        stage(kind, case=[kind, units, side, dtype], taken=kept, steps=after, peaks=peaks)
         del wrapped
     else:
         from torch.distributed.fsdp import fully_shard
