@@ -12,17 +12,18 @@ from typing import Any
 
 Points = Sequence[tuple[float, float]]
 _COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#17becf", "#7f7f7f")
-_WIDE, _HIGH, _LEFT, _BOTTOM, _TOP, _RIGHT = 760, 420, 70, 50, 15, 170
+_WIDE, _HIGH, _LEFT, _BOTTOM, _TOP, _RIGHT = 820, 420, 70, 50, 15, 230
 
 
-def series(results: Iterable[Any]) -> dict[str, list[tuple[float, float]]]:
-    """Collective and number of ranks -> (bytes, busbw)."""
+def series(results: Iterable[Any], earlier: Iterable[Any] = ()) -> dict[str, list[tuple[float, float]]]:
+    """Collective and what tells it from others -> (bytes, busbw); what an earlier run measured too stands beside it."""
+    now = [r for r in results if r.busbw_gbs and r.bytes]
+    keys, counts = {r.key for r in now}, {r.ranks for r in now}
+    before = [r for r in earlier if r.busbw_gbs and r.key in keys]
     found: dict[str, list[tuple[float, float]]] = {}
-    every = [r for r in results if r.busbw_gbs and r.bytes]
-    counts = {r.ranks for r in every}
-    for r in every:
-        name = r.collective if len(counts) == 1 else f"{r.collective}, {r.ranks} ranks"
-        found.setdefault(name, []).append((float(r.bytes), float(r.busbw_gbs)))
+    for r, words in [*((r, "") for r in now), *((r, ", earlier") for r in before)]:
+        name = r.collective + (f", {r.ranks} ranks" if len(counts) > 1 else "") + (", in place" if r.in_place else "")
+        found.setdefault(name + words, []).append((float(r.bytes), float(r.busbw_gbs)))
     return {name: sorted(points) for name, points in found.items()}
 
 
