@@ -43,4 +43,6 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     told = f"{available / _GIB:.1f} GiB of {total / _GIB:.1f}"
     if available < _SHARE * total:
         return unhealthy(told, f"only {told} are available", severity="warning")
+    if limits.get("memory_hidden"):
+        return unknown(f"{told}; the limit of its control group ({limits['memory_hidden']}) can't be seen here")
     return healthy(told)
