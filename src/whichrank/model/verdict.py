@@ -52,6 +52,23 @@ class Hypothesis:
     arguments_against: tuple[Argument, ...] = ()
 
 
+Phase = Literal[
+    "launched", "rendezvous", "groups", "collectives", "training", "evaluation", "checkpoint", "leaving", "ended"
+]
+"""How far a job came, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSeen:
+    """A phase that the evidence shows."""
+
+    phase: Phase
+    ranks: tuple[int, ...]
+    """Those that it shows in it; empty where it only shows the job."""
+    since: str | None
+    evidence: Ref
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduledJob:
     """The job as its scheduler knows it."""
@@ -180,6 +197,8 @@ class Diagnosis:
     excerpts: tuple[Excerpt, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
     """All that were considered, the best first."""
+    phases: tuple[PhaseSeen, ...] = ()
+    """How far the job came."""
     coverage: Coverage = Coverage()
     tracks: tuple[Track, ...] = ()
     """What each rank did last, for reports that draw it; empty where nobody asked."""

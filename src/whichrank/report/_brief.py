@@ -28,7 +28,7 @@ def brief(diagnosis: Diagnosis) -> Outline:
         by_title.get("it could also be", _NOTHING),
         _first(_not_consequences(by_title.get("also found")), ALSO),
         _first(by_title.get("next commands"), COMMANDS),
-        by_title.get("hypotheses", _NOTHING),
+        *(by_title[title] for title in ("state of the job", "hypotheses") if title in by_title),
         Section("coverage", [Point(line) for line in _coverage.short(diagnosis.coverage)]),
     ]
     return replace(whole, sections=[section for section in sections if section.points])

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from whichrank.model.evidence import Coverage, Ref, Source
 from whichrank.model.findings import CodePlace, Finding, Hold, Link, NextStep, Witness
-from whichrank.model.verdict import Diagnosis, Excerpt, Hypothesis, JobInfo, RankInfo, Verdict
+from whichrank.model.verdict import Diagnosis, Excerpt, Hypothesis, JobInfo, PhaseSeen, RankInfo, Verdict
 from whichrank.report import _coverage
 from whichrank.report._words import counted, listed, percent, ranges, shortened
 
@@ -77,6 +77,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
         Section("it could also be", alternatives),
         Section("also found", _also(diagnosis)),
         Section("next commands", [_command(step) for step in diagnosis.next]),
+        Section("state of the job", [_phase(seen) for seen in diagnosis.phases]),
         Section("hypotheses", [_hypothesis(h) for h in diagnosis.hypotheses], numbered=True),
         Section("coverage", [Point(line) for line in _coverage.lines(diagnosis.coverage)], folded=True),
     ]
@@ -340,6 +341,13 @@ def _also(diagnosis: Diagnosis) -> list[Point]:
 
 def _incident(verdict: Verdict) -> str:
     return f"{verdict.category} · {verdict.cause}: {verdict.summary}"
+
+
+def _phase(seen: PhaseSeen) -> Point:
+    who = f", rank{'s' if len(seen.ranks) > 1 else ''} {ranges(seen.ranks)}" if seen.ranks else ""
+    since = f", since {seen.since}" if seen.since else ""
+    ref = seen.evidence
+    return Point(f"{seen.phase}{who}{since}", (f"{ref.source}, {ref.locator}: {ref.quote}"[:200],))
 
 
 def _hypothesis(hypothesis: Hypothesis) -> Point:

@@ -63,6 +63,11 @@ def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
             finding(index, found, diagnosis.consequence_of.get(index, ()))
             for index, found in enumerate(diagnosis.findings)
         ],
+        "phases": [
+            {"phase": p.phase, "ranks": list(p.ranks), "since": p.since, "evidence": _ref(p.evidence)}
+            for p in diagnosis.phases
+        ]
+        or None,
         "hypotheses": [_hypothesis(h) for h in diagnosis.hypotheses] or None,
         "coverage": coverage(diagnosis.coverage),
     }

@@ -21,7 +21,7 @@ from whichrank.model.contracts import Item, Reading, Rule
 from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.model.moments import rfc3339_ns
-from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
+from whichrank.model.verdict import Diagnosis, JobInfo, PhaseSeen, ScheduledJob
 from whichrank.records.events.communication import GlooTimeout, PeerClosed
 from whichrank.records.events.launchers import ElasticFailure, ProcessExit, SchedulerJob
 from whichrank.records.events.watchdog import WatchdogTimeout
@@ -190,7 +190,7 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
 def conclude(
     case: Case, sources: Sequence[Source], *, why: bool = False, progress: Progress | None = None
 ) -> Diagnosis:
-    """Judge a case and put the answer together; `why` keeps the hypotheses."""
+    """Judge a case and put the answer together; `why` keeps the hypotheses and the state of the job."""
     rules, known = rules_for(case)
     said, found, clear, skipped = judge(case, rules, progress)
     skipped = sorted([*skipped, *known], key=lambda one: one.code)
@@ -223,8 +223,15 @@ def conclude(
         waits=positions.waits(case),
         standings=positions.standings(case),
         hypotheses=choice.hypotheses if why else (),
+        phases=_phases(case) if why else (),
         coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
     )
+
+
+def _phases(case: Case) -> tuple[PhaseSeen, ...]:
+    from whichrank.timeline.job_state.phases import phases
+
+    return phases(case)
 
 
 def _enough(case: Case) -> bool:
