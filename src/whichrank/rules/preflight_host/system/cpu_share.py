@@ -13,7 +13,8 @@ Example: `8 ranks, 2 CPUs allowed (0-1)`
 
 Fix: ask for more CPUs (--cpus-per-task, resources.limits.cpu), or don't pin.
 
-Limits: a mask that the launcher sets later can't be seen here.
+Limits: a mask that the launcher sets later can't be seen here. Where the files of the control group are hidden, a
+quota can't be seen either, and the check says so; `--full` finds it by the time that work takes.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ Example: `the control group has 1.2 GiB left of 4 GiB, for 8 ranks`
 
 Fix: end what holds the memory, or raise the limit.
 
-Limits: what the job itself will need is not known here.
+Limits: what the job itself will need is not known here. Where the files of the control group are hidden, the check
+says so.
 """
 
 from __future__ import annotations
