@@ -200,6 +200,8 @@ def listen(line: bytes, clock: Clock) -> Voice:
 def _peeled(line: bytes, clock: Clock) -> Voice:
     """Peels the prefixes of a line, at most eight deep."""
     voice = Voice(strip_ansi(line.decode("utf-8", "replace").rstrip("\r\n")))
+    if voice.text.startswith(" [20"):  # as Megatron writes it
+        voice.text = voice.text[1:]
     if voice.text.startswith("{"):
         _unwrap_json(voice, clock)
     elif clock.prefix is not None:
