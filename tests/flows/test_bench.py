@@ -310,6 +310,15 @@ def test_a_picture_is_a_png():
     assert png({}, "", "")
 
 
+def test_curves_beside_those_of_an_earlier_run():
+    now = [result(busbw=400.0), result(busbw=410.0, in_place=True)]
+    assert series(now, [result(busbw=470.0), result(octets=64, busbw=1.0)]) == {
+        "all_reduce": [(1 << 30, 400.0)],
+        "all_reduce, in place": [(1 << 30, 410.0)],
+        "all_reduce, earlier": [(1 << 30, 470.0)],
+    }
+
+
 # -- the sweep
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from whichrank.lab import catalogue, place
@@ -65,6 +66,16 @@ class Cluster:
         self.throttled: dict[str, float] = {}
         """Host -> how much of a CPU it gets."""
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+
+    def use_ipv6(self) -> None:
+        """Take the IPv4 addresses away; before the start."""
+        for number, host in enumerate(self.network.hosts):
+            address = f"fd77::{number + 1:x}"
+            ip("-n", host.namespace, "addr", "flush", "dev", "eth0")
+            ip("-n", host.namespace, "addr", "add", f"{address}/64", "dev", "eth0", "nodad")
+            self.network.hosts[number] = replace(host, address=address)
+        lines = ["127.0.0.1 localhost", "::1 localhost", *(f"{h.address} {h.name}" for h in self.network.hosts)]
+        (self.folder / "etc_hosts").write_text("\n".join(lines) + "\n")
 
     def host(self, name: str) -> Host:
         return next(h for h in self.network.hosts if h.name == name)

@@ -74,6 +74,14 @@ def _throttle(cluster: Cluster) -> None:
     cluster.throttled["node8"] = 0.1
 
 
+def _quota(cluster: Cluster) -> None:
+    """Less than half of a CPU, as a container's limit has it. `ip netns exec` hides the control groups; hosts don't."""
+    cluster.throttled["node4"] = 0.4
+    cluster.extra["node4"] = (
+        "mount -t tmpfs groups /sys/fs/cgroup; mkdir /sys/fs/cgroup/cpu; mount -t cgroup -o cpu cpu /sys/fs/cgroup/cpu"
+    )
+
+
 FAULTS = {
     "blocked_port": Planted(
         lambda c: wires.close_ports(c.host("node3"), "30000-65535"), ("PREF102",), frozenset({"node3"})
@@ -126,6 +134,9 @@ FAULTS = {
     "clock": Planted(_clock, ("PREF108",), frozenset({"node1"}), restart="node1"),
     "throttled_cpu": Planted(
         _throttle, ("PREF109",), frozenset({"node8"}), also=frozenset({"PREF106"}), restart="node8"
+    ),
+    "cpu_quota": Planted(
+        _quota, ("PREH110",), frozenset({"node4"}), also=frozenset({"PREF106", "PREF109", "PREF110"}), restart="node4"
     ),
 }
 

@@ -292,6 +292,20 @@ def test_memlock_matters_with_rdma_only(tmp_path):
     assert inspected(root)[0]["memlock"].state == "healthy"
 
 
+@pytest.mark.parametrize(
+    ("quota", "cpu", "memory"),
+    [("40000 100000", "unhealthy", "healthy"), ("max 100000", "healthy", "healthy"), (None, "unknown", "unknown")],
+)
+def test_a_cpu_quota_and_one_that_can_not_be_seen(tmp_path, quota, cpu, memory):
+    root = trees.machine(tmp_path)
+    trees.write(root, "proc/self/cgroup", "0::/kubepods/pod1\n")
+    if quota:
+        trees.write(root, "sys/fs/cgroup/kubepods/pod1/cpu.max", quota)
+        trees.write(root, "sys/fs/cgroup/kubepods/pod1/memory.max", "max")
+    checks = inspected(root)[0]
+    assert (checks["cpu"].state, checks["memory"].state) == (cpu, memory)
+
+
 def test_cpus_of_the_other_socket(tmp_path):
     root = trees.machine(tmp_path)
     trees.write(root, "proc/self/status", "Cpus_allowed_list:\t0-31\n")

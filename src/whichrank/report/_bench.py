@@ -141,13 +141,23 @@ def markdown(told: Told) -> Iterator[str]:
     yield "# Bench\n\n"
     for finding in told.findings:
         yield f"- **{finding.severity}** {safe(finding.message)} `{finding.code}`\n"
-    yield "\n| collective | bytes | ranks | time (us) | algbw (GB/s) | busbw (GB/s) | expected | noise | correct |\n"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---|\n"
-    for r in told.run.results:
-        yield (
-            f"| {r.collective} | {r.bytes} | {r.ranks} | {r.time_us:.1f} | {_gb(r.algbw_gbs)} | {_gb(r.busbw_gbs)} |"
-            f" {_gb(r.expected_gbs)} | {_share(r.spread)} | {_right(r.correct)} |\n"
-        )
+    titles, rows = _table(told.run)
+    yield f"\n| {' | '.join(titles)} |\n|---|{'---:|' * (len(titles) - 2)}---|\n"
+    for cells in rows:
+        yield f"| {' | '.join(cells)} |\n"
+
+
+def _table(run: Any) -> tuple[list[str], list[list[str]]]:
+    """Titles and rows; with the change against an earlier run where there is one."""
+    before = {r.key: r.time_us for r in run.baseline}
+    titles = ["collective", "bytes", "ranks", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "expected", "noise"]
+    rows = [
+        [f"{r.collective}{', in place' if r.in_place else ''}", str(r.bytes), str(r.ranks), f"{r.time_us:.1f}",
+         _gb(r.algbw_gbs), _gb(r.busbw_gbs), _gb(r.expected_gbs), _share(r.spread),
+         *([_change(r.time_us, before, r.key).strip()] if before else []), _right(r.correct)]
+        for r in run.results
+    ]  # fmt: skip
+    return [*titles, *(["change of time"] if before else []), "correct"], rows
 
 
 def html(told: Told) -> Iterator[str]:
@@ -159,13 +169,12 @@ def html(told: Told) -> Iterator[str]:
     yield "<h1>Bench</h1><ul>"
     for finding in told.findings:
         yield f"<li><b>{finding.severity}</b> {escape(safe(finding.message))}</li>"
-    yield "</ul>" + svg(series(told.run.results), "message size (bytes)", "bus bandwidth (GB/s)")
-    titles = ("collective", "bytes", "ranks", "time us", "algbw", "busbw", "expected", "noise", "correct")
+    curves = series(told.run.results, told.run.baseline)
+    yield "</ul>" + svg(curves, "message size (bytes)", "bus bandwidth (GB/s)")
+    titles, rows = _table(told.run)
     yield "<table><tr>" + "".join(f"<th>{title}" for title in titles) + "</tr>"
-    for r in told.run.results:
-        cells = (r.collective, r.bytes, r.ranks, f"{r.time_us:.1f}", _gb(r.algbw_gbs), _gb(r.busbw_gbs),
-                 _gb(r.expected_gbs), _share(r.spread), _right(r.correct))  # fmt: skip
-        yield "<tr>" + "".join(f"<td>{escape(str(cell))}" for cell in cells) + "</tr>"
+    for cells in rows:
+        yield "<tr>" + "".join(f"<td>{escape(cell)}" for cell in cells) + "</tr>"
     yield "</table>\n"
 
 

@@ -44,9 +44,8 @@ def measure(prepared: collectives.Prepared, budget_s: float, device: Any) -> Tim
     """The median time of one call. All ranks must call this together."""
     once = _slowest([_batch(prepared.call, 1, device)], device)[0]
     if once < _LONG_S:
-        for _ in range(_WARM_UP - 1):
-            prepared.call()
-        once = _slowest([_batch(prepared.call, 1, device)], device)[0]
+        # The fastest of the warm-up: where one call was disturbed, batches of too few calls would measure the barrier.
+        once = min(_slowest([_batch(prepared.call, 1, device) for _ in range(_WARM_UP)], device))
     calls = max(1, min(200, int(_BATCH_S / max(once, 1e-9))))
     least = _BATCHES[0] if once < _LONG_S else _FEW
     batches = max(least, min(_BATCHES[1], int(budget_s / max(once * calls, 1e-9))))

@@ -170,6 +170,6 @@ def _picture(run: BenchRun, path: Path) -> None:
     from whichrank.report._curves import png, series
 
     try:
-        path.write_bytes(png(series(run.results), "message size (bytes)", "bus bandwidth (gb/s)"))
+        path.write_bytes(png(series(run.results, run.baseline), "message size (bytes)", "bus bandwidth (GB/s)"))
     except OSError as error:
         raise UsageError(f"can't write {path}: {error.strerror}") from error

@@ -10,6 +10,11 @@ from whichrank.evidence.probes import Place
 NAME = "limits"
 LIMIT_S = 10.0
 _ROWS = {"Max locked memory": "memlock", "Max open files": "nofile", "Max processes": "nproc"}
+_SHOWN = {
+    "cpu": ("cpu.max", "cpu.cfs_quota_us", "cpu.stat"),
+    "memory": ("memory.max", "memory.limit_in_bytes", "memory.stat"),
+}
+"""Files of which one is there wherever a group can be looked into."""
 _NO_LIMIT = 1 << 60
 """Control groups of version 1 write "no limit" as a number near 2^63."""
 
@@ -55,6 +60,16 @@ def _group(place: Place) -> dict[str, Any]:
         most = place.read(f"{folder}/pids.max") or ""
         if most.isdigit():
             found["pids_max"] = min(int(most), found.get("pids_max", int(most)))
+    return found | _hidden(place, paths)
+
+
+def _hidden(place: Place, paths: dict[str, str]) -> dict[str, str]:
+    """Groups that limit this process and can't be looked into: `cpu_hidden`, `memory_hidden` with the group's name."""
+    found = {}
+    for controller, files in _SHOWN.items():
+        path, folders = paths.get(controller, paths.get("", "/")), _folders(paths, controller)
+        if path.strip("/") and not any(place.read(f"{folder}/{file}") for folder in folders for file in files):
+            found[f"{controller}_hidden"] = path
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ def _namespaces() -> list[str]:
         return [str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("mnt", "net", "pid", "uts")]
     except OSError:
         return []
+
+
+def usual(addresses: Iterable[str]) -> str:
+    """The address that a job would use: IPv4 where there is one, else IPv6 beyond this link; "" for none."""
+    every = list(addresses)
+    wide = [a for a in every if ":" in a and not a.lower().startswith("fe80")]
+    return next((a for a in [*(a for a in every if ":" not in a), *wide]), "")
 
 
 def resolve(name: str) -> list[str]:

@@ -28,6 +28,8 @@ _AT_LEAST, _FAR_APART = 3, 3.0
 """Fewer runs decide where they are so far apart: so many times what runs of one side differ by."""
 _HOPE = 0.85
 """Where few are tried, one that is not much slower at first stays in: both of its runs may have been disturbed."""
+_AGREE = 0.9
+"""Runs of one candidate that differ by more were disturbed: own threshold."""
 _PATIENCE_S = 20.0
 _FIRST_SHARE = 0.6
 """Of the budget, for the first rounds."""
@@ -131,11 +133,16 @@ def sweep(
                 raise UnreadableError(f"the run with the defaults failed: {race.failed[-1]}")
         # Where the time runs out, the most promising have had their second run.
         order = [-1, *sorted((n for n in order if n >= 0 and speeds[n]), key=lambda n: -max(speeds[n]))]
+    for number in order:
+        # Two runs that differ were disturbed, perhaps both: a third one tells before anything is left out.
+        if len(own := speeds[number]) == _ROUNDS and min(own) < _AGREE * max(own) and race.affords(1, _FIRST_SHARE):
+            race.attempt(number, own)
     race.trials = [Trial(race.settings[n], tuple(speeds[n]), race.failed.get(n, "")) for n in speeds]
     # A run can be disturbed and slower than it should be, hardly faster: the best of each counts.
     few = len(tried) <= _FINALISTS
     least = max(speeds[-1]) * (_HOPE if few else 1.0)
     promising = [n for n in order if n >= 0 and n not in race.failed and max(speeds[n]) > least]
+    promising.sort(key=lambda n: -max(speeds[n]))
     if not promising:
         return race.keep("nothing was faster than the defaults", noise=_noise(speeds[-1]))
     if few:
@@ -209,12 +216,12 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
             won = _far_apart(results[best], results[-1])
             if won:
                 break
-            # Who is clearly behind another has no chance any more.
-            results = {n: own for n, own in results.items() if n < 0 or _gain(results[best], own) < _LEAST_GAIN}
+            # Whose fastest run is clearly behind another has no chance any more.
+            results = {n: own for n, own in results.items() if n < 0 or _gain(results[best], [max(own)]) < _LEAST_GAIN}
         if count in _LOOKS:
-            won = _proved(results[best], results[-1])
-            if won or _gain(results[best], results[-1]) < _LEAST_GAIN / 3:
-                break  # proved, or more runs would not make a gain of it
+            won = _proved(results[best], results[-1], len(results) - 1)
+            if won or _gain([max(results[best])], results[-1]) < _LEAST_GAIN:
+                break  # proved, or not even its fastest run makes a gain of it
     old, new, name = results[-1], results[best], words(race.settings[best])
     gain = _gain(new, old)
     told = {
@@ -247,8 +254,11 @@ def _gain(new: Sequence[float], old: Sequence[float]) -> float:
     return _speed(new) / _speed(old) - 1 if new and _speed(old) else 0.0
 
 
-def _proved(new: Sequence[float], old: Sequence[float]) -> bool:
-    """Whether chance is out of the question: how often would runs dealt out at random differ as much?"""
+def _proved(new: Sequence[float], old: Sequence[float], rivals: int = 1) -> bool:
+    """Whether chance is out of the question: how often would runs dealt out at random differ as much?
+
+    The best of several `rivals` is lucky more often.
+    """
     gain = _gain(new, old)
     if gain < _LEAST_GAIN:
         return False
@@ -259,18 +269,17 @@ def _proved(new: Sequence[float], old: Sequence[float]) -> bool:
     for _ in range(_DEALS):
         dice.shuffle(both)
         extreme += _speed(both[: len(new)]) - _speed(both[len(new) :]) >= _speed(new) - _speed(old)
-    return extreme <= _CHANCE * _DEALS
+    return extreme <= _CHANCE * _DEALS / rivals
 
 
 def _far_apart(new: Sequence[float], old: Sequence[float]) -> bool:
     """Whether the runs with the setting are far above the fastest without, against what runs differ by anyway.
 
-    From four runs of each on the upper half of them tells that: a disturbed run would hide a clear gain.
+    Of four runs and more the slowest quarter is left out: a disturbed run would hide a clear gain.
     """
     if _gain(new, old) < 1.5 * _LEAST_GAIN:
         return False
-    if min(len(new), len(old)) > _AT_LEAST:
-        new, old = _upper(new), _upper(old)
+    new, old = (sorted(side)[len(side) // 4 :] for side in (new, old))
     spread = max(max(side) - min(side) for side in (new, old))
     return min(new) - max(old) > _FAR_APART * spread
 

@@ -15,6 +15,8 @@ _HIGH_PORTS = ((32, 8), (256, 2))
 """Up to so many hosts -> high ports that are tried of each; one of each where there are more hosts."""
 _DEFINITE = ("connected", "rejected", "unresolved", "other service")
 """Outcomes that a second try would not change."""
+_TRIES, _SCATTERED = 3, 0.05
+"""Tries after the first; the later ones only where no more than this share of all fails."""
 
 
 def connect(peers: Peers, limit_s: float) -> None:
@@ -24,16 +26,31 @@ def connect(peers: Peers, limit_s: float) -> None:
         host: [target for other, own in offered.items() if other != host for target in own]
         for host in peers.host_helpers.hosts
     }
-    first = _attempts(peers, targets, limit_s)
-    # A connection that got no answer is tried once more: a lost packet is not a closed port.
-    failed = {(a.a, a.b, a.port) for a in first if a.outcome not in _DEFINITE}
-    again = {host: [t for t in own if (host, *t[:2]) in failed] for host, own in targets.items()}
-    later = _attempts(peers, {h: own for h, own in again.items() if own}, limit_s)
-    connected = {(a.a, a.b, a.port): a for a in later if a.outcome == "connected"}
-    peers.found.attempts += [connected.get((a.a, a.b, a.port), a) for a in first]
+    attempts = _attempts(peers, targets, limit_s)
+    for again in range(_TRIES):
+        failed = _worth_another_try(attempts, again)
+        if not failed:
+            break
+        asked: dict[str, list[Target]] = {}
+        for a in failed:
+            asked.setdefault(a.a, []).append((a.b, a.port, a.kind))
+        better = {(a.a, a.b, a.port): a for a in _attempts(peers, asked, limit_s) if a.outcome == "connected"}
+        attempts = [better.get((a.a, a.b, a.port), a) for a in attempts] if better else attempts
+    peers.found.attempts += attempts
     for attempt in peers.found.attempts:
         if attempt.address:
             peers.reach[attempt.a, attempt.b] = attempt.address
+
+
+def _worth_another_try(attempts: Sequence[Attempt], again: int) -> list[Attempt]:
+    """A connection without an answer is tried once more: a lost packet is not a closed port. A few among many that pass
+    the same way may have lost packets again: they are tried twice more."""
+    failed = [a for a in attempts if a.outcome not in _DEFINITE]
+    if again == 0 or len(failed) > _SCATTERED * len(attempts):
+        return [] if again else failed
+    ways = {(a.a, a.b) for a in failed}
+    passed = {way for a in attempts if a.outcome == "connected" and (way := (a.a, a.b)) in ways}
+    return [a for a in failed if (a.a, a.b) in passed]
 
 
 def _offered(peers: Peers) -> dict[str, list[Target]]:

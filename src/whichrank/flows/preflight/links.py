@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from whichrank.evidence.probes.names import usual
 from whichrank.fleet.engines import Engine
 from whichrank.fleet.host_helpers import HostHelpers
 from whichrank.flows.preflight import connections, datagrams, throughput
@@ -98,6 +99,6 @@ def _replace_aliases(peers: Peers) -> None:
             continue
         reached = str(peers.ports[host].get("reached_at") or "")
         own = found.addresses[host]
-        peers.name[host] = reached if reached in own else next((a for a in own if ":" not in a), own[0])
+        peers.name[host] = reached if reached in own else usual(own)
         for answers in found.names.values():
             answers.pop(host, None)

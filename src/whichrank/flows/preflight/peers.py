@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from whichrank.evidence.probes.names import usual
 from whichrank.fleet.host_helpers import HostHelpers
 from whichrank.fleet.pairing import Pair
 from whichrank.model.preflight import Blame
@@ -53,8 +54,7 @@ class Peers:
 
     def way(self, a: str, b: str) -> str | None:
         """The address of b for a: the one it really has, so that a wrong name is not also called a bad link."""
-        resolved = (x for x in self.found.names.get(a, {}).get(b, []) if ":" not in x)
-        address = self.reach.get((a, b)) or next(resolved, "")
+        address = self.reach.get((a, b)) or usual(self.found.names.get(a, {}).get(b, []))
         own = self.found.addresses.get(b, [])
         if own and address not in own:
             agreed = [x for answers in self.found.names.values() for x in answers.get(b, [])]

@@ -9,8 +9,8 @@ import struct
 import time
 from typing import Any
 
-from whichrank.evidence.probes.between.server import GREETING
-from whichrank.evidence.probes.names import resolve
+from whichrank.evidence.probes.between.server import GREETING, family
+from whichrank.evidence.probes.names import resolve, usual
 
 AT_ONCE = 256
 _OUTCOMES = {
@@ -45,11 +45,11 @@ def _batch(targets: list[dict[str, Any]], token: str, limit_s: float) -> list[di
         name = str(target["name"])
         if name not in names:
             names[name] = resolve(name)
-        address = next((a for a in names[name] if ":" not in a), "")
+        address = usual(names[name])
         if not address:
             results[number] = {"outcome": "unresolved", "detail": f"{name} does not resolve", "address": ""}
             continue
-        one = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        one = socket.socket(family(address), socket.SOCK_STREAM)
         one.setblocking(False)
         code = one.connect_ex((address, int(target["port"])))
         results[number] = {"address": address}

@@ -29,7 +29,7 @@ class Server:
         self._lock = threading.Lock()
         self._high = self._listen_on_high_ports()
         self._rendezvous = self._try(rendezvous) if rendezvous else None
-        self._datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._datagrams = _for_everybody(socket.SOCK_DGRAM)
         self._datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self._datagrams.bind(("", 0))
         self._datagrams.setblocking(False)
@@ -69,7 +69,7 @@ class Server:
             return None
 
     def _listen(self, port: int) -> socket.socket:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener = _for_everybody(socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("", port))
         listener.listen(1024)
@@ -130,6 +130,22 @@ class Server:
     def _close(self, peer: Any) -> None:
         self._selector.unregister(peer)
         peer.close()
+
+
+def family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _for_everybody(kind: socket.SocketKind) -> socket.socket:
+    """A socket for IPv6 and IPv4; for IPv4 alone where the kernel has nothing else."""
+    try:
+        one = socket.socket(socket.AF_INET6, kind)
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if not Path("/proc/net/if_inet6").read_text(encoding="ascii").strip():
+            raise OSError("no interface has an IPv6 address")
+    except OSError:
+        return socket.socket(socket.AF_INET, kind)
+    return one
 
 
 def _local_ports() -> range:

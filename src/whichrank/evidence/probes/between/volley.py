@@ -11,10 +11,14 @@ import socket
 import time
 from typing import Any
 
-_IP_MTU_DISCOVER, _PROBE, _IP_MTU = 10, 3, 14
-"""<linux/in.h>: send with DF set and whatever the kernel believes of the path."""
-HEADERS = 28
-"""IPv4 and UDP."""
+from whichrank.evidence.probes.between.server import family
+
+_PROBE = 3
+"""<linux/in.h>, <linux/in6.h>: never fragment, whatever the kernel believes of the path."""
+_IP_MTU_DISCOVER, _IP_MTU = 10, 14
+_IPV6_MTU_DISCOVER, _IPV6_MTU, _IPV6_DONTFRAG = 23, 24, 62
+_HEADERS = {socket.AF_INET: 28, socket.AF_INET6: 48}
+"""IP and UDP."""
 _BURST, _PAUSE_S = 20, 0.001
 
 
@@ -23,13 +27,18 @@ def send(address: str, port: int, volley: str, sizes: dict[int, int]) -> dict[st
     token, _, name = volley.partition(":")
     sent: dict[str, int] = {}
     unsent: dict[str, str] = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PROBE)
+    kind = family(address)
+    with socket.socket(kind, socket.SOCK_DGRAM) as one:
+        if kind == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PROBE)
+            one.setsockopt(socket.IPPROTO_IPV6, _IPV6_DONTFRAG, 1)
+        else:
+            one.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PROBE)
         one.connect((address, port))
         in_burst = 0
         for size, count in sizes.items():
             head = f"{token} {name} {size} ".encode()
-            packet = head.ljust(max(len(head), size - HEADERS), b".")
+            packet = head.ljust(max(len(head), size - _HEADERS[kind]), b".")
             for _ in range(count):
                 try:
                     one.send(packet)
@@ -46,5 +55,6 @@ def send(address: str, port: int, volley: str, sizes: dict[int, int]) -> dict[st
                 if in_burst % _BURST == 0:
                     time.sleep(_PAUSE_S)
         time.sleep(0.05)  # for an ICMP that says how much fits
-        known = one.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+        level = (socket.IPPROTO_IPV6, _IPV6_MTU) if kind == socket.AF_INET6 else (socket.IPPROTO_IP, _IP_MTU)
+        known = one.getsockopt(*level)
     return {"sent": sent, "unsent": unsent, "path_mtu": known}

@@ -13,7 +13,8 @@ Example: `8 ranks, 2 CPUs allowed (0-1)`
 
 Fix: ask for more CPUs (--cpus-per-task, resources.limits.cpu), or don't pin.
 
-Limits: a mask that the launcher sets later can't be seen here.
+Limits: a mask that the launcher sets later can't be seen here. Where the files of the control group are hidden, a
+quota can't be seen either, and the check says so; `--full` finds it by the time that work takes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     allowed = number(values, "allowed_count")
     if not allowed:
         return unknown("the CPUs of a process can't be told here")
-    quota = number(host.values("limits") or {}, "cpu_quota")
+    limits = host.values("limits") or {}
+    quota = number(limits, "cpu_quota")
     usable = min(allowed, quota) if quota is not None else allowed
     ranks = launch.ranks_per_host or 1
     why = (
@@ -45,4 +47,6 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
         words = f"{ranks} rank{'' if ranks == 1 else 's'} on {usable:g} CPUs ({why})"
         # Ranks that take turns are slow; a part of one CPU is a limit that nobody means for training.
         return unhealthy(round(usable, 2), words, severity="error" if usable < 1 else "warning")
+    if limits.get("cpu_hidden"):
+        return unknown(f"{why}; whether its control group ({limits['cpu_hidden']}) has a quota can't be seen here")
     return healthy(f"{usable:g} CPUs", why)

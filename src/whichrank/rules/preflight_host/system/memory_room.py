@@ -10,7 +10,8 @@ Example: `the control group has 1.2 GiB left of 4 GiB, for 8 ranks`
 
 Fix: end what holds the memory, or raise the limit.
 
-Limits: what the job itself will need is not known here.
+Limits: what the job itself will need is not known here. Where the files of the control group are hidden, the check
+says so.
 """
 
 from __future__ import annotations
@@ -43,4 +44,6 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     told = f"{available / _GIB:.1f} GiB of {total / _GIB:.1f}"
     if available < _SHARE * total:
         return unhealthy(told, f"only {told} are available", severity="warning")
+    if limits.get("memory_hidden"):
+        return unknown(f"{told}; the limit of its control group ({limits['memory_hidden']}) can't be seen here")
     return healthy(told)

@@ -4,7 +4,7 @@ What it finds: files of NCCL, torch or OpenMP in /dev/shm that no process has ma
 
 Why it happens: jobs that were killed can't clean up.
 
-How it decides: every process's maps and handles are searched; a file younger than a minute is left out. Only room
+How it decides: every process's maps and handles are searched; a file younger than five seconds is left out. Only room
 that matters is a finding: more than a tenth of /dev/shm.
 
 Example: `14 segments of dead jobs hold 7.3 GiB of /dev/shm`
