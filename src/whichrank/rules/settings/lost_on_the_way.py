@@ -20,6 +20,8 @@ Limits: a variable that was already exported outside stays exported when it is a
 
 from __future__ import annotations
 
+import re
+
 from whichrank.facts.environment import catalogue
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
@@ -37,5 +39,11 @@ def judge(settings: Settings) -> list[Finding]:
         for a in file.assignments:
             if a.how == "local" and not a.used and a.name in catalogue():
                 message = f"{a.name} is set but never exported: the programs that the script starts don't see it."
-                found.append(flagged(CODE, a, "warning", message, f"Write: export {a.ref.quote}"))
+                found.append(flagged(CODE, a, "warning", message, f"Write: {_exported(a.ref.quote)}"))
     return found
+
+
+def _exported(quote: str) -> str:
+    """The line as it has to be written; csh exports with setenv."""
+    csh = re.fullmatch(r"set\s+(\w+)\s*=\s*(.*)", quote)
+    return f"setenv {csh[1]} {csh[2]}" if csh else f"export {quote}"

@@ -26,11 +26,6 @@ def _unset(shell: Interpreter, command: list[Field], env: Environment, sure: boo
 
 
 def _set(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
-    if shell.lines and shell.lines[0].startswith("#!") and "csh" in shell.lines[0]:
-        words = " ".join(f.text for f in command[1:])
-        if match := re.fullmatch(r"([A-Za-z_]\w*) ?= ?(.*)", words):
-            shell.assign(match[1], Value(match[2]), command[0].line, env, sure=sure, exported=False)
-        return
     for index, item in enumerate(command[1:], 1):
         if item.text == "--":
             return

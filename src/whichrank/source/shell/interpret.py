@@ -16,7 +16,7 @@ from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable
-from whichrank.source.shell.syntax import Case, Function, Group, If, Loop, Node, Simple, Step, parse
+from whichrank.source.shell.syntax import Case, Function, Group, If, Loop, Node, Simple, Step, counted_up, parse
 from whichrank.source.shell.tokens import Word
 from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expand, fields, pieces
 
@@ -61,6 +61,7 @@ class Interpreter:
         self.allocation = Allocation()  # what the job asks its scheduler for
         self.host = ""  # that ssh goes to
         self.files: dict[str, str] = {}  # files that the script writes, by name -> text
+        self.scripts: dict[str, tuple[str, int]] = {}  # scripts among them -> text and first line
         self.unknown_rounds: set[str] = set()  # variables of loops over what only a run would tell
         self.per_task: dict[str, str] = {}  # variables that hold what differs from task to task, such as SLURM_PROCID
         self.early: tuple[tuple[str, str, int], ...] = ()  # such values that were put in before the tasks began
@@ -255,11 +256,13 @@ class Interpreter:
                     env.variables[name] = Variable(Value(text, line=line), False)
                 self.walk(node.body, env, sure=sure)
             if not rows:
+                self.forget_counters(node.body, env)
                 self.rounds(node.body, env, sure=False)
             return
         items = [f for word in node.words or [] for f in fields(word, self.lookup(env))]
         if not all(item.known for item in items) or not items:
             self.unknown_rounds.add(node.name)
+            self.forget_counters(node.body, env)
         for item in items[:LOOP_LIMIT]:
             env.variables[node.name] = Variable(Value(item.text, line=item.line), False)
             self.walk(node.body, env, sure=sure)
@@ -267,6 +270,12 @@ class Interpreter:
             env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
             self.rounds(node.body, env, sure=sure)
         self.unknown_rounds.discard(node.name)
+
+    def forget_counters(self, body: list[Step], env: Environment) -> None:
+        """What a loop over hosts that only a run would tell counts up is another number in each round."""
+        for name in counted_up(body):
+            if name in env.variables:
+                env.variables[name] = env.variables[name]._replace(value=Value(UNKNOWN, fixed=False))
 
     def rounds(self, body: list[Step], env: Environment, *, sure: bool) -> None:
         """The first round of a loop, and the second where it starts a training: that has what the first one set."""
@@ -433,7 +442,10 @@ class Interpreter:
             if redirect.body and program in _PRINTS:
                 texts.document(self, redirect, redirects, env)
 
-    def call(self, name: str, command: list[Field], env: Environment, *, sure: bool) -> None:
+    def call(
+        self, name: str, command: list[Field], env: Environment, *, sure: bool, body: list[Step] | None = None
+    ) -> None:
+        """A function, or (its body given) a script that is run with arguments."""
         if name in self.active or len(self.active) > NESTING_LIMIT:
             return
         self.active.append(name)
@@ -442,7 +454,7 @@ class Interpreter:
         given["@"] = Variable(Value(UNKNOWN, items=words), False)
         kept = {n: env.variables.get(n) for n in given}
         env.variables.update(given)
-        self.walk(self.functions[name].body, env, sure=sure)
+        self.walk(self.functions[name].body if body is None else body, env, sure=sure)
         env.ended = False
         for n, variable in kept.items():
             env.variables.pop(n, None)

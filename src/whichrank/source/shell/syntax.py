@@ -80,6 +80,30 @@ class Script(NamedTuple):
     """False where nesting was too deep to follow."""
 
 
+_COUNTS = re.compile(
+    r"(?:\(\(|\blet\s+[\"']?)\s*(?:\+\+|--)?\s*([A-Za-z_]\w*)\s*(?:\+\+|--|[-+]=)"
+    r"|\(\(\s*(?:\+\+|--)\s*([A-Za-z_]\w*)"
+    r"|\b([A-Za-z_]\w*)=(?:\$\(\(|\$\(expr|`expr|\$\[)\s*\$?\{?\3\b"
+)
+
+
+def counted_up(steps: list[Step]) -> set[str]:
+    """Variables that these commands count up or down: `i=$((i + 1))`, `((i++))`, `let i+=1`."""
+    found: set[str] = set()
+    for step in steps:
+        node = step.node
+        if isinstance(node, Simple):
+            text = " ".join(word.raw for word in node.words)
+            found |= {name for names in _COUNTS.findall(text) for name in names if name}
+        elif isinstance(node, Group | Loop):
+            found |= counted_up(node.body)
+        elif isinstance(node, If):
+            found |= counted_up([inner for _, body in node.branches for inner in body] + node.otherwise)
+        elif isinstance(node, Case):
+            found |= counted_up([inner for _, body in node.arms for inner in body])
+    return found
+
+
 def parse(text: str, first_line: int = 1) -> Script:
     """The commands and comments of a script."""
     parser = _Parser(text, first_line)
