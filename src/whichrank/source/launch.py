@@ -38,8 +38,8 @@ KINDS = {
 }
 _SUFFIXES = {
     ".py": "python", ".sh": "shell", ".bash": "shell", ".zsh": "shell", ".sbatch": "shell", ".slurm": "shell",
-    ".slrm": "shell", ".pbs": "shell", ".lsf": "shell", ".job": "shell", ".csh": "csh", ".tcsh": "csh", ".batch": "shell",
-    ".bsub": "shell", ".qsub": "shell", ".sge": "shell", ".ksh": "shell",
+    ".slrm": "shell", ".pbs": "shell", ".lsf": "shell", ".job": "shell", ".csh": "csh", ".tcsh": "csh",
+    ".batch": "shell", ".bsub": "shell", ".qsub": "shell", ".sge": "shell", ".ksh": "shell",
     ".yaml": "manifest", ".yml": "manifest", ".dockerfile": "dockerfile", ".json": "json", ".jsonc": "json",
     ".environ": "environment", ".mk": "makefile", ".env": "env-file",
     ".just": "justfile", ".fish": "fish", ".sub": "htcondor", ".condor": "htcondor", ".submit": "htcondor",
@@ -166,7 +166,9 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
     reader = getattr(import_module(f"whichrank.source.{module}"), function)
     text = text if chosen == "environment" else text.replace("\r\n", "\n")
     try:
-        out: SettingsFile = reader(text, label, neighbour=neighbour) if chosen in {"shell", "csh"} else reader(text, label)
+        out: SettingsFile = (
+            reader(text, label, neighbour=neighbour) if chosen in {"shell", "csh"} else reader(text, label)
+        )
     except RecursionError:
         out = SettingsFile.empty(label, "unread")
         out.unread, out.note = True, "it is nested too deeply"

@@ -12,7 +12,7 @@ from whichrank.facts.environment import catalogue, counts, in_family, unread
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
-from whichrank.source import _order, _sizes
+from whichrank.source import _order, _sizes, rank_numbers
 from whichrank.source._children import Child, children
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names, removed, sets
@@ -64,14 +64,17 @@ class _Program:
         names = environ_names(self.tree)
         branches = {inner for node in ast.walk(self.tree) if _is_branch(node) for inner in ast.walk(node)}
         gone = removed(self.tree, names)
+        given: dict[str, tuple[ast.expr, ast.AST]] = {}
         for node in ast.walk(self.tree):
             if node in dead:
                 continue
             for name, value, place in sets(node, names, self.constants):
+                given[name] = value, place
                 if gone.get(name, 0) <= getattr(place, "lineno", 0):
                     self.own.setdefault(name, place)
                     self.record(name, value, place, self.out.label, sure=node not in branches, what="os.environ")
             self.texts(node)
+        self.numbers(given)
         for child in children(self.tree, self.constants, names):
             if child.node not in dead:
                 self.child(child)
@@ -105,6 +108,7 @@ class _Program:
     def child(self, child: Child) -> None:
         """A process that is started, or an environment that is handed to something which starts them."""
         scope = f"{self.out.label}:children"
+        self.numbers({name: (value, node) for name, value, node in child.pairs})
         given = []
         for name, value, node in child.pairs:
             if in_family(name) or name in catalogue() or name in unread():
@@ -131,6 +135,11 @@ class _Program:
                 self.gone_at_once(found)
             else:
                 self.take(found, scope)
+
+    def numbers(self, given: dict[str, tuple[ast.expr, ast.AST]]) -> None:
+        clash = rank_numbers.in_program(given, self.constants, self.ref)
+        if clash is not None and clash not in self.out.clashes:
+            self.out.clashes.append(clash)
 
     def replaced(self, child: Child) -> None:
         """`env={…}` without os.environ: the ranks get these variables and nothing else."""
@@ -169,6 +178,7 @@ class _Program:
                 line = int(a.ref.locator.rpartition(" ")[2])
                 self.out.assignments.append(a._replace(ref=self.ref(line) if shift else a.ref, scope=scope))
         self.out.lost += [lost for lost in found.lost if lost not in self.out.lost]
+        self.out.clashes += [clash for clash in found.clashes if clash not in self.out.clashes]
         self.out.launches += found.launches
         self.release |= Release(found.torch, found.nccl)
 

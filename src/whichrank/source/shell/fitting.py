@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from whichrank.source.shell.state import Environment
     from whichrank.source.shell.words import Field
 
+RDMA_NAMES = ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TIMEOUT", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_NET_GDR_LEVEL")
 _PRODUCTION = r"(?:^|[/_=.-])prod(?:uction)?(?:$|[/_.-])"
 _NODES = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes")
 _PROCESSES = ("--nproc-per-node", "--nproc_per_node", "--num_gpus")
@@ -75,6 +76,8 @@ def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
         for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
         if (told := _variable(shell, name, env, launch)) is not None
     )
+    launch.shared, launch.locked = _count(shell, size.shared), _count(shell, size.locked)
+    launch.rdma = _rdma(shell, env, launch)
     launch.early = tuple(Told(name, text, shell.ref(line)) for name, text, line in shell.early)
 
 
@@ -84,6 +87,16 @@ def _variable(shell: Interpreter, name: str, env: Environment, launch: Launch) -
         return None
     at = shell.ref(found.made[0].line) if found.made else launch.ref
     return Told(name, found.value.text, at)
+
+
+def _rdma(shell: Interpreter, env: Environment, launch: Launch) -> Told | None:
+    """What names an InfiniBand device, unless InfiniBand is switched off."""
+    off = env.variables.get("NCCL_IB_DISABLE")
+    if off is not None and off.value.text != "0":
+        return None
+    return next(
+        (told for name in RDMA_NAMES if (told := _variable(shell, name, env, launch)) is not None and told.text), None
+    )
 
 
 def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Environment) -> None:
@@ -101,6 +114,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
             launch.port = endpoint._replace(text=port)
         launch.address = endpoint._replace(text=host)
     launch.port = _told(shell, command, _PORT) or launch.port
+    launch.addressed = launch.address is not None
     master = _variable(shell, "MASTER_ADDR", env, launch)
     if launch.address is None or (master is not None and launch.address.text == master.text):
         launch.address = master or launch.address
@@ -173,6 +187,9 @@ def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
     """A program of which the scheduler or MPI starts every rank."""
     launch.per_host, launch.total = launch.tasks, launch.started
     launch.address = _variable(shell, "MASTER_ADDR", env, launch)
+    if launch.address is None and "MASTER_ADDR" in env.missing:  # a container drops it, and it would be wrong anyway
+        made = env.missing["MASTER_ADDR"][0]
+        launch.address = Told("MASTER_ADDR", made[-1].value.text, shell.ref(made[-1].line)) if made else None
     launch.drawn = _drawn(shell, [])
     launch.itself = tuple(
         Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"

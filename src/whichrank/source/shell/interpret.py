@@ -11,6 +11,7 @@ from whichrank.facts.environment import catalogue, must_match
 from whichrank.facts.releases import Release
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
+from whichrank.source import rank_numbers
 from whichrank.source.shell import batch, directives, documents, fitting, launchers, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
@@ -68,6 +69,7 @@ class Interpreter:
         self.expanded_there = False  # the words of the present command were put together on every host
         self.randoms: dict[str, int] = {}  # variables that every host sets to a number of its own
         self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
+        self.numbers: dict[str, tuple[str, int]] = {}  # RANK and WORLD_SIZE as they are written, with the line
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
     def run(self, text: str) -> SettingsFile:
@@ -349,6 +351,7 @@ class Interpreter:
             return
         value = expand(raw, self.lookup(env))
         self.differs(name, raw, word.line)
+        self.count_ranks(name, raw, word.line)
         if printed := launchers.prints_environment(raw):
             self.dumps[name] = printed
         if plus:
@@ -382,6 +385,16 @@ class Interpreter:
             self.hostnames[name] = line
         elif self.on_every_host and fitting.is_random(raw):
             self.randoms[name] = line
+
+    def count_ranks(self, name: str, raw: str, line: int) -> None:
+        """RANK over all hosts, and a WORLD_SIZE of one host."""
+        if name not in {"RANK", "WORLD_SIZE"}:
+            return
+        self.numbers[name] = raw, line
+        if len(self.numbers) == 2 and rank_numbers.in_script(self.numbers["RANK"][0], self.numbers["WORLD_SIZE"][0]):
+            found = rank_numbers.clash(self.ref(self.numbers["WORLD_SIZE"][1]), self.ref(self.numbers["RANK"][1]))
+            if found not in self.out.clashes:
+                self.out.clashes.append(found)
 
     def element(self, name: str, index: str, item: Word, env: Environment) -> None:
         before = env.variables.get(name)
