@@ -56,7 +56,7 @@ class Constants:
                 self.added.setdefault(owner.id, []).append((node.args[0], node.args[1], node))
 
     def _update(self, name: str, node: ast.Call) -> None:
-        """`env.update(RANK=…)` and `env.update({"RANK": …})` say what they add; another dictionary may hold anything."""
+        """`env.update(RANK=…)` and `env.update({"RANK": …})` say what they add; another dictionary holds anything."""
         added = self.added.setdefault(name, [])
         added += [(ast.copy_location(ast.Constant(k.arg), k.value), k.value, k.value) for k in node.keywords if k.arg]
         given = node.args[0] if node.args else None

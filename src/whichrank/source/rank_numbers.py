@@ -62,3 +62,38 @@ def in_script(rank: str, size: str) -> bool:
 
 def clash(ref: Ref, also: Ref) -> Clash:
     return Clash("WORLD_SIZE", ref, _WHY, _FIX, (also,))
+
+
+_MANY_HOSTS = re.compile(
+    r"[\"']?\$\{?(SLURM_(?:JOB_)?NODELIST|SLURM_STEP_NODELIST|PBS_NODEFILE|LSB_HOSTS|LSB_MCPU_HOSTS|LSB_DJOB_HOSTFILE"
+    r"|COBALT_NODEFILE|PE_HOSTFILE|SKYPILOT_NODE_IPS)\}?[\"']?(?::.*)?"
+)
+
+
+def names_many_hosts(raw: str) -> str:
+    """The variable in a text that is nothing but the list (or the file) of all hosts of a job."""
+    match = _MANY_HOSTS.fullmatch(raw)
+    return match[1] if match else ""
+
+
+def not_one_host(name: str, many: str, ref: Ref) -> Clash:
+    what = "the path of a file" if many.endswith("FILE") else "the list of all hosts"
+    first = "scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1" if many.startswith("SLURM") else "head -n 1"
+    why = f"${many} is {what}, and one host is needed here: no such name can be resolved"
+    return Clash(name, ref, why, f"Take the first host: {first}.")
+
+
+_PER_JOB = {
+    "SLURM_NNODES": "hosts", "SLURM_JOB_NUM_NODES": "hosts", "SLURM_NTASKS_PER_NODE": "tasks",
+    "SLURM_GPUS_ON_NODE": "tasks", "SLURM_GPUS_PER_NODE": "tasks",
+}  # fmt: skip
+
+
+def too_few(size: str, hosts: int, tasks: int, ref: Ref) -> Clash | None:
+    """WORLD_SIZE as the number of hosts or of one host's tasks, where the scheduler starts each rank."""
+    alone = re.fullmatch(r"[\"']?\$\{?(\w+?)(?::-\d+)?\}?[\"']?", size)
+    counted = _PER_JOB.get(alone[1], "") if alone else ""
+    if not alone or not counted or hosts * tasks <= (hosts if counted == "hosts" else tasks):
+        return None
+    why = f"${alone[1]} is {hosts if counted == 'hosts' else tasks}, and {hosts * tasks} tasks are started as ranks"
+    return Clash("WORLD_SIZE", ref, why, "Write $SLURM_NTASKS.")

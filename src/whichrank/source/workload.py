@@ -30,6 +30,10 @@ def is_production(root: Node) -> bool:
 def hosts(root: Node, kind: str) -> Count | None:
     """How many pods run the same launch command."""
     spec = root.get("spec")
+    batch = root.get("nodeProperties")  # AWS Batch: every node of the one range runs the command
+    ranges = batch.get("nodeRangeProperties") if batch is not None else None
+    if batch is not None and ranges is not None and len(ranges.items) == 1:
+        return _count(batch, "numNodes")
     if spec is None:
         return None
     if kind == "PyTorchJob":

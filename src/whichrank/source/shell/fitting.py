@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import UNKNOWN
+from whichrank.source import rank_numbers
 from whichrank.source.shell.step_size import host_file, number, option
 
 if TYPE_CHECKING:
@@ -114,10 +115,18 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
             launch.port = endpoint._replace(text=port)
         launch.address = endpoint._replace(text=host)
     launch.port = _told(shell, command, _PORT) or launch.port
+    alone = next((field for field in command if field.text == "--standalone"), None)
+    if alone is not None:  # meets at localhost, whatever else is said
+        launch.address, launch.port = Told("--standalone", "localhost", shell.ref(alone.line)), None
     launch.addressed = launch.address is not None
     master = _variable(shell, "MASTER_ADDR", env, launch)
     if launch.address is None or (master is not None and launch.address.text == master.text):
         launch.address = master or launch.address
+    for name in (*_ADDRESS, *_ENDPOINT):
+        field = option(command, frozenset({name}))
+        raw = field.raw.removeprefix(f"{name}=") if field is not None else ""
+        if field is not None and (many := rank_numbers.names_many_hosts(raw)):
+            shell.clash(rank_numbers.not_one_host(name, many, shell.ref(field.line)))
     file = option(command, frozenset({"--hostfile", "-H"})) if launch.program == "deepspeed" else None
     if file is not None and (hosts := host_file(file, shell.files)) is not None:
         launch.hosts = _count(shell, hosts[0])
@@ -194,6 +203,11 @@ def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
     launch.itself = tuple(
         Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"
     )
+    if launch.hosts and launch.tasks and "WORLD_SIZE" in shell.numbers:
+        raw, line = shell.numbers["WORLD_SIZE"]
+        few = rank_numbers.too_few(raw, launch.hosts.number, launch.tasks.number, shell.ref(line))
+        if few is not None:
+            shell.clash(few)
     world = env.variables.get("WORLD_SIZE")
     if world is not None and world.exported and world.value.fixed and re.fullmatch(r"\d{1,6}", world.value.text):
         launch.world = _variable(shell, "WORLD_SIZE", env, launch)

@@ -228,8 +228,7 @@ class Interpreter:
                 continue
             why = "the branch depends on the rank, so ranks get different values of what all of them must share"
             clash = Clash(name, self.ref(made[-1].line), why, "Set it once for all ranks, before the condition.")
-            if clash not in self.out.clashes:
-                self.out.clashes.append(clash)
+            self.clash(clash)
 
     def case(self, node: Case, env: Environment, *, sure: bool) -> None:
         subject = expand(node.subject.raw, self.lookup(env))
@@ -352,6 +351,8 @@ class Interpreter:
         value = expand(raw, self.lookup(env))
         self.differs(name, raw, word.line)
         self.count_ranks(name, raw, word.line)
+        if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
+            self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))
         if printed := launchers.prints_environment(raw):
             self.dumps[name] = printed
         if plus:
@@ -392,9 +393,11 @@ class Interpreter:
             return
         self.numbers[name] = raw, line
         if len(self.numbers) == 2 and rank_numbers.in_script(self.numbers["RANK"][0], self.numbers["WORLD_SIZE"][0]):
-            found = rank_numbers.clash(self.ref(self.numbers["WORLD_SIZE"][1]), self.ref(self.numbers["RANK"][1]))
-            if found not in self.out.clashes:
-                self.out.clashes.append(found)
+            self.clash(rank_numbers.clash(self.ref(self.numbers["WORLD_SIZE"][1]), self.ref(self.numbers["RANK"][1])))
+
+    def clash(self, found: Clash) -> None:
+        if found not in self.out.clashes:
+            self.out.clashes.append(found)
 
     def element(self, name: str, index: str, item: Word, env: Environment) -> None:
         before = env.variables.get(name)
