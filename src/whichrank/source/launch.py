@@ -214,7 +214,7 @@ def _described(out: SettingsFile, text: str, label: str) -> None:
 
 
 _GPUS_EACH = re.compile(
-    r"^[^\S\n]*#[^\n]*?\b(\d{1,2})(?:\s*x\s*|\s+)(?:(?:NVIDIA\s+)?[A-Z]+\d+\w*(?:\s+GPUs?)?|GPUs?)"
+    r"^[^\S\n]*#[^\n]*?\b(\d{1,2})(?:\s*x\s*|\s+)(?:(?:NVIDIA\s+)?[A-Z]{1,8}\d{1,4}\w{0,12}(?:\s+GPUs?)?|GPUs?)"
     r"\s+(?:each|(?:per|on\s+(?:each|every))\s+(?:host|node|machine|server|box))\b",
     re.IGNORECASE | re.MULTILINE,
 )

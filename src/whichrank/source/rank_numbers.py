@@ -13,7 +13,7 @@ from whichrank.source._constants import Constants
 
 _WHY = "it is the number of one host's processes, while RANK counts over all hosts: most ranks are out of range"
 _FIX = "Write the number of hosts times the processes of each."
-_PRODUCT = re.compile(r"\$\(\(\s*\(?\s*\$?\{?(\w+)\}?\s*\*\s*\$?\{?(\w+)\}?\s*\)?\s*\+")
+_PRODUCT = re.compile(r"\$\(\(\s*(?:\(\s*)?\$?\{?(\w+)\}?\s*\*\s*\$?\{?(\w+)\}?\s*(?:\)\s*)?\+")
 
 
 def in_program(

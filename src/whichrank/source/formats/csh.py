@@ -9,21 +9,21 @@ from whichrank.records.settings import SettingsFile
 from whichrank.source.shell.interpret import Interpreter, Neighbour
 
 _LINES: tuple[tuple[str, str], ...] = (
-    (r"(\s*)set\s+([A-Za-z_]\w*)\s*=\s*(.*)", r"\1\2=\3"),
-    (r"(\s*)setenv\s+([A-Za-z_]\w*)\s+(.+)", r"\1export \2=\3"),
-    (r"(\s*)setenv\s+([A-Za-z_]\w*)\s*", r"\1export \2="),
-    (r"(\s*)unsetenv\s+(.*)", r"\1unset \2"),
-    (r"(\s*)@\s*([A-Za-z_]\w*)\s*(\+\+|--)\s*", r"\1\2=$((\2\3))"),
-    (r"(\s*)@\s*([A-Za-z_]\w*)\s*([-+*/%]?)=\s*(.*)", r"\1\2=$((\4))"),
-    (r"(\s*)else\s+if\s*\((.*)\)\s*then\s*", r"\1elif [ \2 ]; then"),
-    (r"(\s*)if\s*\((.*)\)\s*then\s*", r"\1if [ \2 ]; then"),
-    (r"(\s*)if\s*\((.*?)\)\s+(\S.*)", r"\1if [ \2 ]; then \3; fi"),
-    (r"(\s*)endif\s*", r"\1fi"),
-    (r"(\s*)breaksw\s*", r"\1:"),
-)
-_OPENS = (
-    (r"(\s*)foreach\s+(\w+)\s*\((.*)\)\s*", r"\1for \2 in \3; do"),
-    (r"(\s*)while\s*\((.*)\)\s*", r"\1while [ \2 ]; do"),
+    (r"foreach (\w+) ?\((.*)\)", r"for \1 in \2; do"),
+    (r"while ?\((.*)\)", r"while [ \1 ]; do"),
+    (r"end", "done"),
+    (r"set ([A-Za-z_]\w*) ?= ?(.*)", r"\1=\2"),
+    (r"setenv ([A-Za-z_]\w*) (.+)", r"export \1=\2"),
+    (r"setenv ([A-Za-z_]\w*)", r"export \1="),
+    (r"unsetenv (.*)", r"unset \1"),
+    (r"@ ?([A-Za-z_]\w*) ?(?:\+\+|--)", r"\1=$((\1 + 1))"),
+    (r"@ ?([A-Za-z_]\w*) ?[-+*/%]= ?(.*)", r"\1=$((\1 + \2))"),
+    (r"@ ?([A-Za-z_]\w*) ?= ?(.*)", r"\1=$((\2))"),
+    (r"else if ?\((.*)\) ?then", r"elif [ \1 ]; then"),
+    (r"if ?\((.*)\) ?then", r"if [ \1 ]; then"),
+    (r"if ?\((.*?)\) (\S.*)", r"if [ \1 ]; then \2; fi"),
+    (r"endif", "fi"),
+    (r"breaksw", ":"),
 )
 
 
@@ -36,25 +36,25 @@ def _translated(lines: list[str]) -> Iterator[str]:
     """Line by line, so that line numbers stay."""
     labels = False  # of the switch, since the last command
     for line in lines:
-        plain = re.sub(r"\s+#\s.*", "", line)
-        if match := re.fullmatch(r"\s*switch\s*\((.*)\)\s*", plain):
+        plain = re.sub(r" #(?: .*|$)", "", " ".join(line.split()))
+        if match := re.fullmatch(r"switch ?\((.*)\)", plain):
             yield f"case {match[1]} in ''"
             labels = True
-        elif match := re.fullmatch(r"\s*(?:case\s+(.*?)|(default))\s*:\s*", plain):
+        elif match := re.fullmatch(r"(?:case (.*?)|default) ?:", plain):
             pattern = match[1] or "*"
             yield f"|{pattern}" if labels else f";; {pattern}"
             labels = True
-        elif re.fullmatch(r"\s*endsw\s*", plain):
+        elif plain == "endsw":
             yield ") ;; esac" if labels else ";; esac"
             labels = False
         else:
-            command = bool(plain.strip()) and not plain.lstrip().startswith("#")
+            command = bool(plain) and not plain.startswith("#")
             yield (") " if labels and command else "") + _line(line, plain)
             labels = labels and not command
 
 
 def _line(line: str, plain: str) -> str:
-    for pattern, shape in (*_OPENS, *_LINES):
+    for pattern, shape in _LINES:
         if match := re.fullmatch(pattern, plain):
             return match.expand(shape)
-    return "done" if plain.strip() == "end" else line
+    return line
