@@ -51,6 +51,8 @@ class Launch:
     """The same for all hosts together."""
     everywhere: bool = False
     """Every host runs this same line."""
+    background: bool = False
+    """The script goes on while it runs."""
     host: str = ""
     """The one host that runs it, where the file names it."""
     shared: Count | None = None

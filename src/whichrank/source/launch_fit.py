@@ -18,7 +18,7 @@ _FIRST_HOST = "Give the address of the first host."
 def check(file: SettingsFile) -> None:
     """Add what does not fit to the file's clashes."""
     found = [clash for launch in file.launches for clash in _one(launch)]
-    for clash in (*found, *_members(file.launches)):
+    for clash in (*found, *_members(file.launches), *_same_port(file.launches)):
         if clash not in file.clashes:
             file.clashes.append(clash)
 
@@ -236,6 +236,19 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
     for first, second in combinations(lines, 2):
         if first.members == second.members:
             yield from _meeting(first, second)
+
+
+def _same_port(launches: list[Launch]) -> Iterator[Clash]:
+    """Jobs that one host runs side by side need a port each."""
+    here = [launch for launch in launches if launch.program == "torchrun" and launch.port is not None]
+    here = [launch for launch in here if not launch.host and not launch.everywhere and not launch.several][:16]
+    for first, second in combinations(here, 2):
+        if first.port is None or second.port is None or not first.background or first.ref == second.ref:
+            continue
+        if first.port.text == second.port.text and first.port.text.isdecimal() and first.port.text != "0":
+            why = f"another job of this script runs at the same time and listens on {first.port.text} too"
+            yield Clash(second.port.name, second.port.ref, why, "Give each job a port of its own.", (first.port.ref,))
+            return
 
 
 def _how_many(lines: list[Launch]) -> Iterator[Clash]:

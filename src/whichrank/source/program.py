@@ -160,9 +160,11 @@ class _Program:
     def left_behind(self, child: Child) -> None:
         """The program sets os.environ, and its workers get another environment."""
         passed = {name for name, _, _ in child.pairs}
+        remote = {inner for node in ast.walk(self.tree) if _is_remote(node) for inner in ast.walk(node)}
         joins = any(
             isinstance(node, ast.Call) and _order.last_name(node.func) in {"init_process_group", "Accelerator"}
             for node in ast.walk(self.tree)
+            if node not in remote
         )
         for name, node in self.own.items():
             if name in catalogue() and name not in passed and not joins:
@@ -211,6 +213,13 @@ def _own_interpreter(call: ast.AST) -> bool:
     first = call.args[0] if isinstance(call, ast.Call) and call.args else None
     words = first.elts if isinstance(first, ast.List | ast.Tuple) else []
     return bool(words) and ast.unparse(words[0]) == "sys.executable" and "-c" not in map(ast.unparse, words[1:2])
+
+
+def _is_remote(node: ast.AST) -> bool:
+    """A function or class that Ray's workers run: `@ray.remote(num_gpus=1)`."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    return any(re.search(r"\bremote\b", ast.unparse(decorator)) for decorator in node.decorator_list)
 
 
 def _read_again(name: str) -> bool:

@@ -323,12 +323,19 @@ class Manifest:
         if item.kind != "map":
             return
         name_node, value_node = item.get("name", "Name", "key"), item.get("value", "Value")
+        if name_node is None and self.form == "compose":
+            for key, value in item.entries():
+                why = "compose takes NAME=VALUE in a list, and refuses a mapping"
+                self.lost(key.text, key.line, why, f"Write: - {key.text}={value.text}", error=True)
         if name_node is None or value_node is None or value_node.kind != "scalar":
             return
         name = name_node.text
         if self.form == "kubernetes" and not self.templated and value_node.bare:
             why = "Kubernetes takes strings only as values of variables, and refuses a bare number or boolean"
             self.lost(name, value_node.line, why, f'Quote it: value: "{value_node.text}"', error=True)
+        if name in found and found[name][0].text != value_node.text:
+            why = f"it is set twice: '{found[name][0].text}' (line {found[name][1]}) is overwritten"
+            self.lost(name, name_node.line, why, "Keep one of the two.")
         found[name] = (value_node, name_node.line)
 
     def check_type(self, name: str, value: Node) -> None:

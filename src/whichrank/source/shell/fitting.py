@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.records.launches import Count, Launch, Told
-from whichrank.records.settings import UNKNOWN
+from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.shell.step_size import host_file, number, option
 
@@ -32,10 +32,12 @@ def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
     if any(re.search(_PRODUCTION, field.text) for field in command[1:]):
         shell.out.production.add(shell.out.label)
     launch = Launch(_program(command), shell.ref(command[0].line), host="" if UNKNOWN in shell.host else shell.host)
-    launch.everywhere = bool(shell.on_every_host)
+    launch.everywhere, launch.background = bool(shell.on_every_host), shell.background > 0
     _given(shell, launch, env)
     if launch.program:
-        _options(shell, launch, command, env)
+        script = next((i for i, field in enumerate(command) if i and field.text.endswith(".py")), len(command))
+        _options(shell, launch, command[: script + 1], env)
+        _behind_the_script(shell, launch, command[script + 1 :])
     else:
         _task(shell, launch, env)
     if launch not in shell.out.launches:
@@ -140,6 +142,15 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.complete = settled and behind < len(command) and not any(n.startswith("PET_") for n in env.variables)
     launch.itself = _named_after_itself(shell, launch, command)
     launch.drawn = _drawn(shell, command)
+
+
+def _behind_the_script(shell: Interpreter, launch: Launch, arguments: list[Field]) -> None:
+    """Options of torchrun that stand behind the script: the script gets them."""
+    for names, known in ((_PROCESSES[:2], launch.per_host), (("--nnodes",), launch.nodes), (_ENDPOINT, launch.address)):
+        told = _told(shell, arguments, names) if launch.program == "torchrun" and known is None else None
+        if told is not None:
+            why = "it stands behind the name of the script, so the script gets it and torchrun does not"
+            shell.clash(Clash(told.name, told.ref, why, "Write it in front of the script.", (launch.ref,)))
 
 
 def _number(shell: Interpreter, command: list[Field], names: tuple[str, ...]) -> Count | None:

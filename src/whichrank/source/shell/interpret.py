@@ -17,7 +17,19 @@ from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable
-from whichrank.source.shell.syntax import Case, Function, Group, If, Loop, Node, Simple, Step, counted_up, parse
+from whichrank.source.shell.syntax import (
+    Case,
+    Function,
+    Group,
+    If,
+    Loop,
+    Node,
+    Simple,
+    Step,
+    commands,
+    counted_up,
+    parse,
+)
 from whichrank.source.shell.tokens import Word
 from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expand, fields, pieces
 
@@ -58,7 +70,7 @@ class Interpreter:
         self.clock = self.nesting = 0
         self.target = ""  # where the commands of a group write to
         self.muted = False  # inside a command that only prints
-        self.on_every_host = 0
+        self.on_every_host = self.background = 0
         self.allocation = Allocation()  # what the job asks its scheduler for
         self.host = ""  # that ssh goes to
         self.files: dict[str, str] = {}  # files that the script writes, by name -> text
@@ -171,7 +183,9 @@ class Interpreter:
                     self.node(step.node, here, sure=sure and not step.after)
                     self.target = kept
                     continue
+            self.background += step.background
             self.node(step.node, here, sure=sure and not step.after)
+            self.background -= step.background
             if step.after:  # `cd x || exit` ends the script only if it fails
                 here.ended = False
 

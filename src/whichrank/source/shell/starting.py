@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.facts.releases import release_in
-from whichrank.records.settings import UNKNOWN
+from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.shell import batch, directives, documents, fitting, launchers, step_size, texts
 from whichrank.source.shell.passage import SHELLS
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Environment
@@ -147,6 +147,10 @@ def behind(
         elif program != "kubectl":
             texts.inner(shell, documents.unescaped(body), body.body_line, inner, sure=sure)
     elif found.script:
+        joint = next((word for word in command if word.text in {"&&", "||", ";", "|"}), None)
+        if joint is not None and program in SHELLS:
+            why = f"only the word behind {program} -c is the script; '{joint.text}' and what follows are its arguments"
+            shell.clash(Clash("-c", shell.ref(joint.line), why, "Put the whole script into one word."))
         text = " ".join(_inner_text(shell, f, env) for f in found.rest)
         texts.inner(shell, text, found.rest[0].line if found.rest else command[0].line, inner, sure=sure)
     elif found.rest:
