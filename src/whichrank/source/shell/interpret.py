@@ -26,7 +26,6 @@ from whichrank.source.shell.syntax import (
     Node,
     Simple,
     Step,
-    commands,
     counted_up,
     parse,
 )
