@@ -78,6 +78,31 @@ ACCELERATE = (
     "# hosts a b, {} x A100 each\ncompute_environment: LOCAL\ndistributed_type: FSDP\n"
     "num_machines: 2\nnum_processes: 8\n"
 )
+LISTED = "services:\n  a:\n    image: i\n    environment:\n      - {}\n    command: python t.py\n"
+TWICE = """apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - image: a
+      env:
+        - {{name: NCCL_ALGO, value: Ring}}
+        - {{name: NCCL_ALGO, value: {}}}
+"""
+ONE_WORD = """apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - image: a
+      command: [sh, -c, {}]
+"""
+RAY = """import os, ray
+os.environ["NCCL_DEBUG"] = "INFO"
+ray.init(address="auto", runtime_env={{"env_vars": {{{}}}}})
+@ray.remote(num_gpus=1)
+def work():
+    import torch.distributed as dist
+    dist.init_process_group("nccl")
+"""
 MPI = "export NCCL_IB_HCA=mlx5\nmpirun -np 8 --hostfile h --mca plm rsh {} python t.py\n"
 
 
@@ -155,6 +180,39 @@ MPI = "export NCCL_IB_HCA=mlx5\nmpirun -np 8 --hostfile h --mca plm rsh {} pytho
             [8],
             ("num_processes", 5),
         ),
+        (
+            "x.sh",
+            "torchrun {} t.py {}",
+            ["--nproc-per-node=8", ""],
+            ["", "--nproc-per-node=8"],
+            ("--nproc-per-node", 1),
+        ),
+        (
+            "p.sh",
+            "torchrun --master-port={} a.py &\ntorchrun --master-port=29500 b.py",
+            [29501],
+            [29500],
+            ("--master-port", 2),
+        ),
+        (
+            "q.sh",
+            "export NCCL_SOCKET_IFNAME={}\npython t.py",
+            ['"eth0"'],
+            ["\u201ceth0\u201d"],
+            ("NCCL_SOCKET_IFNAME", 1),
+        ),
+        ("a.sh", "H=$(f)\nexport MASTER_ADDR={}\npython t.py", ["$H"], ["$H:29500"], ("MASTER_ADDR", 2)),
+        (
+            "f.sh",
+            "export NCCL_DEBUG_FILE=$D/{}.log\npython t.py",
+            ["%h.%p"],
+            ["nccl"],
+            ("NCCL_DEBUG_FILE=…/nccl.log", 1),
+        ),
+        ("e.yaml", LISTED, ["NCCL_DEBUG=INFO"], ["NCCL_DEBUG: INFO"], ("NCCL_DEBUG", 5)),
+        ("k.yaml", TWICE, ["Ring"], ["Tree"], ("NCCL_ALGO", 8)),
+        ("s.yaml", ONE_WORD, ['"cd /w && torchrun t.py"'], ['"cd /w", "&&", "torchrun t.py"'], ("-c", 6)),
+        ("r.py", RAY, ['"NCCL_DEBUG": "INFO"'], [""], ("NCCL_DEBUG", 2)),
     ],
 )
 def test_the_mistake_and_its_right_form(name, text, right, wrong, expected):

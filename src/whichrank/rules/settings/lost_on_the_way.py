@@ -1,15 +1,15 @@
 """A line that was meant to set something and does not.
 
-What it finds: shell variables that are never exported; exports in a Dockerfile's RUN or on a line of their own in a
-recipe; lines of nccl.conf with "export", spaces or quotes; commas that Slurm's --export splits at; bare numbers as
-values in Kubernetes; values that are no strings in os.environ or env=; env= that replaces the whole environment; sudo,
-ssh, srun and mpirun that don't pass a variable on; `$NAME` where nothing expands it (Environment= of systemd, commands
-without a shell) or something else does (make, compose).
+What it finds: shell variables that are never exported (`set` of csh); exports in a Dockerfile's RUN or on a line of
+their own in a recipe; lines of nccl.conf with "export", spaces or quotes; commas that Slurm's --export splits at; bare
+numbers as values in Kubernetes; values that are no strings in os.environ or env=; env= that replaces the whole
+environment; sudo, ssh, srun and mpirun that don't pass a variable on; `$NAME` where nothing expands it (Environment= of
+systemd, commands without a shell) or something else does (make, compose).
 
 Why it happens: every format has its own way of reading NAME=VALUE.
 
-How it decides: by how bash, fish, make, just, Docker, compose, NCCL, Slurm, systemd, Kubernetes and Python read the
-line. A shell variable that the script itself uses is taken for a helper.
+How it decides: by how bash, csh, fish, make, just, Docker, compose, NCCL, Slurm, systemd, Kubernetes and Python read
+the line. A shell variable that the script itself uses is taken for a helper.
 
 Example: `NCCL_DEBUG=INFO` on a line of its own, then `torchrun train.py`.
 
