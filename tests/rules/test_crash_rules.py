@@ -16,7 +16,8 @@ from tests.rules import crash_texts as texts
 from whichrank.facts.taxonomy import causes
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.discovery import discover_rules
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
+from whichrank.model.grades import SUPPORTED
 from whichrank.timeline.case import Case
 
 SAMPLES = ROOT / "tests" / "samples"
@@ -137,6 +138,7 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("HOST101", "NCCL's buffers", {"a.log": texts.nccl("Cuda failure 2 'out of memory'", rank=1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
     ("HOST102", "Slurm saw the killer", {"job.log": "slurmstepd: error: Detected 1 oom_kill event in StepId=71.0. Some of the step tasks have been OOM Killed.\n"}, ()),
     ("HOST102", "Slurm names the task", {**texts.ranks(4, {}, CLOSED), "slurm.out": "srun: error: node7: task 2: Out Of Memory\n"}, (2,)),
+    ("HOST102", "killed when memory was short", {"a.log": "node7: [INFO] [utils.py:793:see_memory_usage] CPU Virtual Memory:  used = 441.62 GB, percent = 97.7%\n" + texts.table({0: -9, 1: -15}, 0)}, (0,)),
     ("HOST102", "allocation failed", texts.ranks(2, {1: texts.traceback("RuntimeError: [enforce fail at alloc_cpu.cpp:83] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes. Error code 12 (Cannot allocate memory)")}), (1,)),
     ("HOST103", "by the agent's table", {"agent.err": texts.table({0: -15, 1: -15, 2: -9}, 2)}, (2,)),
     ("HOST103", "by Slurm, one task per rank", {**texts.ranks(4, {}, CLOSED), "slurm.out": SLURM}, (2,)),
@@ -286,7 +288,7 @@ def test_it_names_the_cause_and_the_ranks(tmp_path, code, name, files, ranks):
     assert mine[0].message.endswith(".")
     assert not set(mine[0].victims) & set(ranks)
     assert mine[0].confidence + sum(a.confidence for a in mine[0].alternatives) <= 1.0
-    accused = {rank for f in found if f.confidence > 0.5 and f.severity == "error" for rank in f.subject.ranks}
+    accused = {rank for f in found if f.grade >= Grade.SUPPORTS and f.severity == "error" for rank in f.subject.ranks}
     assert accused <= set(ranks)
 
 
@@ -320,7 +322,7 @@ def test_the_signal_that_open_mpi_names(tmp_path, words, name):
 def test_who_only_noticed_an_end_names_nobody_and_weighs_little(tmp_path):
     text = "RayWorkerProc rank=[1] died unexpectedly, shutting down executor.\n"
     (found,) = judged(texts.case_of(texts.write(tmp_path, {"rank0/stderr.log": text})))
-    assert (found.cause, found.subject, found.confidence < 0.5) == ("rank-killed", Subject(), True)
+    assert (found.cause, found.subject, found.grade is Grade.HINTS) == ("rank-killed", Subject(), True)
     assert "SIGKILL" not in found.message
     assert {a.cause for a in found.alternatives} == {"rank-native-crash", "host-out-of-memory"}
 
@@ -353,7 +355,7 @@ def test_the_earlier_exception_comes_first(tmp_path):
     found = [f for f in judged(texts.case_of(texts.write(tmp_path, files))) if f.code == "CODE101"]
     assert found[0].subject.ranks == (1,)
     assert found[0].subject.code[0].line == 118
-    assert all(f.confidence < 0.5 for f in found[1:])
+    assert all(f.grade is Grade.HINTS for f in found[1:])
 
 
 @pytest.mark.parametrize("count", ["0", "1506656875"])
@@ -361,7 +363,7 @@ def test_a_number_that_is_no_models(count, tmp_path):
     error = f"RuntimeError: DDP expects same model across all ranks, but Rank 2 has 128 params, while rank 0 has inconsistent {count} params."
     (found,) = judged(texts.case_of(texts.write(tmp_path, {"a.log": texts.traceback(error)})))
     assert (found.code, found.cause, found.subject.ranks) == ("COLL121", "conditional-collective", ())
-    assert found.confidence == 0.5
+    assert found.grade is Grade.HINTS
     assert f"128 and {count}" in found.message
 
 
@@ -487,7 +489,7 @@ def test_an_abort_of_the_only_rank_that_lost_nobody(tmp_path):
 def test_the_first_to_end_where_only_the_exception_of_another_is_shown(tmp_path):
     verdict = diagnose([SAMPLES / "crashes" / "spawned"], jobs=1).verdict
     assert (verdict.cause, verdict.culprits.ranks) == ("rank-exception", (1,))
-    assert verdict.confidence <= 0.6
+    assert verdict.confidence < SUPPORTED
     # Who ended together with the others, or out of a wait, is not the first.
     whole = json.loads((SAMPLES / "crashes" / "spawned" / "last_words.json").read_text())
     for change in ({"ended_ns": whole["processes"][0]["ended_ns"] - 1_000_000}, {"waiting": True}):

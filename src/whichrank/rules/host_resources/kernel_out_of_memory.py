@@ -23,7 +23,7 @@ takes its rank with it.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.launchers import ProcessExit
 from whichrank.records.events.processes import DataloaderWorkerDied
 from whichrank.records.hardware import KernelEvent
@@ -32,7 +32,6 @@ from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import deaths, kernel_events
 from whichrank.timeline.job_state.kernel_events import Weight
-from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST150"
 CAUSE = "host-out-of-memory"
@@ -65,8 +64,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = tuple(sorted({r for e in of_rank if (r := case.hardware.rank_of(e.pid, e.host)) is not None}))
     ranks = ranks or _killed_there(case, first)
     if not of_rank and not likely:
-        weight = Weight(weight.factor * 0.5, "info")
-    sure = 0.95 if of_rank else 0.85 if ranks else 0.75
+        weight = Weight("info", weight.less + 1)
+    sure = Grade.PROVES if ranks else Grade.SUPPORTS
     message = f"{_who(case, ranks, first)} because memory ran out{_inside(first)}."
     message += hardware_findings.aside(case, chosen, weight)
     subject = Subject(ranks=ranks, hosts=(first.host,) if first.host else ())
@@ -91,7 +90,14 @@ def _victim_unknown(case: Case) -> list[Finding]:
     refs = [e.ref for e in events[:2]]
     return [
         hardware_findings.found(
-            case, _CLAIM, refs, message, 0.65, weight=weight, subject=subject, onset_ns=kernel_events.onset(events)
+            case,
+            _CLAIM,
+            refs,
+            message,
+            Grade.SUPPORTS,
+            weight=weight,
+            subject=subject,
+            onset_ns=kernel_events.onset(events),
         )
     ]
 
@@ -99,7 +105,7 @@ def _victim_unknown(case: Case) -> list[Finding]:
 def _of_another_job(case: Case, event: KernelEvent) -> bool:
     """Every rank is known by its process and was seen alive or to end otherwise, and no worker of theirs was killed."""
     seen = {*case.stacks, *(e.rank for e in case.events(ProcessExit) if e.exitcode is not None)}
-    spared = seen.issuperset(range(case.world)) and not _killed(case) and not case.events(DataloaderWorkerDied)
+    spared = seen.issuperset(range(case.world)) and not deaths.killed(case) and not case.events(DataloaderWorkerDied)
     return spared and case.hardware.stranger(event.pid, event.host)
 
 
@@ -119,11 +125,8 @@ def _inside(event: KernelEvent) -> str:
 def _killed_there(case: Case, event: KernelEvent) -> tuple[int, ...]:
     """The one rank that its launcher saw killed on that host: the pid may be of another namespace."""
     ranks = {
-        s.rank for s in _killed(case) if s.rank is not None and (event.host is None or s.host in (None, event.host))
+        s.rank
+        for s in deaths.killed(case)
+        if s.rank is not None and (event.host is None or s.host in (None, event.host))
     }
     return tuple(ranks) if len(ranks) == 1 and kernel_events.is_trainer(event.process) else ()
-
-
-def _killed(case: Case) -> list[Statement]:
-    """Processes of the job that ended by SIGKILL, and not by their launcher's."""
-    return [d.sign for d in deaths.deaths(case) if d.signal == deaths.KILL and not d.by_launcher]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from whichrank.facts.messages import REPORT, signatures
+from whichrank.facts.taxonomy import causes
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
+from whichrank.model.grades import Grade, Kind
 from whichrank.records.dump import Frame
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import MonitoredBarrierFailed
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
 TOGETHER_NS = 10_000_000_000
+_STEP = re.compile(r"\b(?:global_step|iteration|step|iter)\b[ #:=]{1,3}(\d{1,12})")
 
 """Ranks that fail within this time fail together: C++ stamps are good to a second, hosts' clocks to some."""
 
@@ -75,8 +79,9 @@ class Statement:
     host: str | None = None
     code: CodePlace | None = None
     event: Event | None = None
-    weight: float = 0.0
-    """How sure a known message is of its cause."""
+    grade: Grade | None = None
+    """What a known message does for its cause."""
+    kind: Kind = "messages"
 
 
 class Index:
@@ -157,17 +162,18 @@ def known(case: Case, cause: str) -> list[Statement]:
     """Messages of the knowledge base that tell this cause and after which training did not simply go on."""
     table = signatures()
     return [
-        of_message(s, table[s.signature].weight)
+        of_message(s, table[s.signature].grade)
         for s in case.index.roots
         if table[s.signature].cause == cause and not dismissed(case, s)
     ]
 
 
-def of_message(s: KnownMessage, weight: float = 0.0) -> Statement:
+def of_message(s: KnownMessage, grade: Grade | None = None) -> Statement:
     rank = told_rank(s)
     same = (s.ref.rank, s.ref.host) == (rank, s.host)  # mostly, and replacing costs as much as all else
     ref = s.ref if same else replace(s.ref, rank=rank, host=s.host)
-    return Statement(s.words, ref, rank, s.local_rank, s.time_ns, s.about_ns, s.host, weight=weight)
+    kind: Kind = "reports" if signatures()[s.signature].library == REPORT else "messages"
+    return Statement(s.words, ref, rank, s.local_rank, s.time_ns, s.about_ns, s.host, grade=grade, kind=kind)
 
 
 def beside(signs: Sequence[Statement], more: Sequence[Statement]) -> list[Statement]:
@@ -182,9 +188,9 @@ def told_rank(event: Event) -> int | None:
     return int(named) if named else event.rank
 
 
-def surest(signs: Sequence[Statement]) -> float:
-    """How sure the surest of these known messages is."""
-    return max((s.weight for s in signs), default=0.0)
+def surest(signs: Sequence[Statement]) -> Grade:
+    """What the strongest of these known messages does for its cause."""
+    return max((s.grade for s in signs if s.grade is not None), default=Grade.HINTS)
 
 
 def said_by_nccl(case: Case, *phrases: str) -> list[Statement]:
@@ -246,10 +252,16 @@ def survived(case: Case, event: Event) -> bool:
 
 def dismissed(case: Case, event: Event) -> bool:
     """Whether an event is no cause: training went on, and it is not what one rank alone said before it failed first."""
-    if not survived(case, event):
+    if not survived(case, event) or _spoils_results(event):
         return False
     rank = told_rank(event)
     return rank not in case.first_to_fail or case.index.said_by[_same(event)] != {rank}
+
+
+def _spoils_results(event: Event) -> bool:
+    """Whether it tells of wrong numbers: a job goes on with those."""
+    cause = signatures()[event.signature].cause if isinstance(event, KnownMessage) else ""
+    return cause in causes() and causes()[cause].usual_category == "corruption"
 
 
 def _same(event: Event) -> object:
@@ -300,10 +312,14 @@ def went_on(case: Case, found: Statement) -> bool:
 
 
 def first_to_fail(signs: Sequence[Statement]) -> list[Statement]:
-    """Those that failed together with the first; a sign without a time of its own is kept."""
+    """Those that failed together with the first; a sign without a time of its own is kept beside those that have one.
+
+    Where none has one, the step that each of them names tells them apart."""
     times = [s.time_ns for s in signs if s.time_ns is not None]
     if not times:
-        return list(signs)
+        steps = [int(named[1]) if (named := _STEP.search(s.text)) else -1 for s in signs]
+        first = min(steps, default=-1)
+        return [s for s, step in zip(signs, steps, strict=True) if step == first] if first >= 0 else list(signs)
     last = min(times) + TOGETHER_NS
     return [s for s in signs if s.time_ns is None or s.time_ns <= last]
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -64,7 +64,8 @@ def _left_loop(case: Case, gone: Leavers) -> Finding:
         cause=cause,
         category="hang",
         severity="error",
-        confidence=0.72,
+        grade=Grade.SUPPORTS,
+        kind="stacks",
         subject=Subject(ranks=gone.ranks, code=tuple(place for place in where if place)),
         message=f"{wording.culprits_text(case, gone.ranks).capitalize()} left the loop and {waits}{at[0]}; "
         f"{wording.ranks_text(gone.still)} are still in it{at[-1]}.",
@@ -73,16 +74,17 @@ def _left_loop(case: Case, gone: Leavers) -> Finding:
             *_last_entries(case, (*gone.ranks[:2], *gone.still[:2])),
         ),
         victims=gone.still,
-        alternatives=(Alternative(other, 0.2, "why it made fewer rounds the stacks don't say"),),
+        alternatives=(Alternative(other, "why it made fewer rounds the stacks don't say"),),
         fix=fix(cause),
     )
 
 
 def _finding(case: Case, cycle: GroupCycle) -> Finding:
     groups = unrecorded.waits(case)
-    parts = [_part(case, rank, groups.get(rank)) for rank in cycle.ranks[:4]]
-    places = (case.activities[rank].place for rank in cycle.ranks[:4] if rank in case.activities)
-    ranks = tuple(sorted(cycle.ranks if cycle.all_in_groups else _around_the_call(cycle, groups)))
+    ranks = tuple(sorted(cycle.ranks if cycle.all_in_groups else _around_the_call(case, cycle, groups)))
+    shown = cycle.ranks[:4] if cycle.all_in_groups else ranks[:4]
+    parts = [_part(case, rank, groups.get(rank)) for rank in shown]
+    places = (case.activities[rank].place for rank in shown if rank in case.activities)
     cause = CAUSE if cycle.all_in_groups else "conditional-collective"
     other = "conditional-collective" if cycle.all_in_groups else CAUSE
     return Finding(
@@ -90,7 +92,8 @@ def _finding(case: Case, cycle: GroupCycle) -> Finding:
         cause=cause,
         category="hang",
         severity="error",
-        confidence=0.75 if cycle.all_in_groups else 0.62,
+        grade=Grade.SUPPORTS,
+        kind="stacks",
         subject=Subject(
             ranks=ranks if cycle.all_in_groups else (),
             candidates=() if cycle.all_in_groups else ranks,
@@ -99,15 +102,20 @@ def _finding(case: Case, cycle: GroupCycle) -> Finding:
         message=f"Ranks wait for each other in different groups: {'; '.join(parts)}.",
         evidence=(*wording.sat(case, cycle.ranks[:4]), *_last_entries(case, cycle.ranks[:4])),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks),
-        alternatives=(Alternative(other, 0.2, "a member may have left the call out, or come to it in another order"),),
+        alternatives=(Alternative(other, "a member may have left the call out, or come to it in another order"),),
         fix=fix(cause),
     )
 
 
-def _around_the_call(cycle: GroupCycle, groups: dict[int, tuple[int, ...]]) -> set[int]:
-    """Who is in a group's first call, and who of the circle it waits for there: the others only wait."""
-    following = zip(cycle.ranks, (*cycle.ranks[1:], cycle.ranks[0]), strict=True)
-    return {rank for one, other in following if one in groups for rank in (one, other)}
+def _around_the_call(case: Case, cycle: GroupCycle, groups: dict[int, tuple[int, ...]]) -> set[int]:
+    """Who is in the first call of a group, at the same place, and whom they wait for there: one side left the other."""
+    places = {_place(case, rank) for rank in cycle.ranks if rank in groups}
+    there = {rank for rank in groups if _place(case, rank) in places}
+    return there.union(*(groups[rank] for rank in there))
+
+
+def _place(case: Case, rank: int) -> object:
+    return case.activities[rank].place if rank in case.activities else None
 
 
 def _last_entries(case: Case, ranks: tuple[int, ...]) -> list[Ref]:
