@@ -95,6 +95,11 @@ spec:
     - image: a
       command: [sh, -c, {}]
 """
+EDITOR = """{{"configurations": [{{
+  "module": "torch.distributed.run",
+  "args": ["--nproc_per_node=2", "t.py"],
+  "env": {{"CUDA_VISIBLE_DEVICES": "{}"}}}}]}}
+"""
 RAY = """import os, ray
 os.environ["NCCL_DEBUG"] = "INFO"
 ray.init(address="auto", runtime_env={{"env_vars": {{{}}}}})
@@ -212,6 +217,7 @@ MPI = "export NCCL_IB_HCA=mlx5\nmpirun -np 8 --hostfile h --mca plm rsh {} pytho
         ("e.yaml", LISTED, ["NCCL_DEBUG=INFO"], ["NCCL_DEBUG: INFO"], ("NCCL_DEBUG", 5)),
         ("k.yaml", TWICE, ["Ring"], ["Tree"], ("NCCL_ALGO", 8)),
         ("s.yaml", ONE_WORD, ['"cd /w && torchrun t.py"'], ['"cd /w", "&&", "torchrun t.py"'], ("-c", 6)),
+        ("l.json", EDITOR, ["0,1"], ["0"], ("CUDA_VISIBLE_DEVICES", 2)),
         ("r.py", RAY, ['"NCCL_DEBUG": "INFO"'], [""], ("NCCL_DEBUG", 2)),
     ],
 )

@@ -205,8 +205,12 @@ class Manifest:
             return len(path) == 2 and path[0] == "services"
         return bool(keys & {"image", "env", "envFrom"}) and bool(
             path[-1:]
-            and path[-1] in {"containers", "initContainers", "container", "script", "steps", "containerDefinitions"}
-        )
+            and path[-1]
+            in {
+                "containers", "initContainers", "container", "script", "steps", "containerDefinitions",
+                "configurations",
+            }
+        )  # fmt: skip
 
     def container(self, node: Node, path: tuple[str, ...], depth: int) -> None:
         """A container's environment, and the command that runs in it."""
@@ -238,7 +242,7 @@ class Manifest:
 
     def started(self, node: Node, scope: str, given: list[Given], path: tuple[str, ...]) -> None:
         """The command of a container, run with the variables that it gives."""
-        words: list[Node] = []
+        words = forms.debugged(node)
         for name in ("entrypoint", "command", "args"):
             part = node.get(name)
             if part is not None and part.kind == "list":
