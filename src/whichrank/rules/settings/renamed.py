@@ -24,7 +24,6 @@ CODE = "ENV103"
 CAUSE = "wrong-environment"
 
 _OLDEST_IN_USE = (2, 13)
-_LONG_AGO = (2, 2)
 
 
 def judge(settings: Settings) -> list[Finding]:
@@ -49,6 +48,5 @@ def _renamed(settings: Settings, assignment: Assignment, rename: Rename) -> list
         return [flagged(CODE, assignment, "warning" if at_hand else "info", message, f"Remove {rename.old}.")]
     warns = "; the old name gives a warning" if rename.library == "torch" else "; the old name still works"
     message = f"{rename.old} is called {rename.new} since {rename.library} {since}{warns}."
-    old = bool(at_hand) or rename.since <= _LONG_AGO
-    severity: Severity = "warning" if old and rename.library == "torch" else "info"
+    severity: Severity = "warning" if at_hand and rename.library == "torch" else "info"
     return [flagged(CODE, assignment, severity, message, f"Write {rename.new} instead.")]
