@@ -31,6 +31,8 @@ class CodePlace:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
+    """A device of a host."""
+
     host: str
     index: int
     uuid: str | None = None
@@ -38,12 +40,16 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
+    """One side of a link."""
+
     host: str
     device: str
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
+    """What joins two devices or interfaces."""
+
     a: Endpoint
     b: Endpoint
 
