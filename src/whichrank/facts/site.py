@@ -14,7 +14,6 @@ out with a note: a broken plug-in must never cost the verdict of the built-in ru
 
 from __future__ import annotations
 
-import configparser
 import csv
 import os
 import stat
@@ -109,6 +108,8 @@ def _packaged() -> Iterator[Plugin]:
 
 
 def _entries(text: str) -> list[tuple[str, str]]:
+    import configparser
+
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
     try:
         parser.read_string(text)

@@ -147,7 +147,7 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: _Calls) -> dict[
     group_map = np.array(groups, np.int32)
     call = call_map[dump.call]
     ends = of_messages(dump)
-    for index in np.unique(dump.call[ends]).tolist():
+    for index in sorted(set(dump.call[ends].tolist())):
         twin = replace(dump.calls[index], p2p=True)
         call[ends & (dump.call == index)] = calls.numbers.setdefault(twin, len(calls.numbers))
     done, aborted, issued = marks(dump)
