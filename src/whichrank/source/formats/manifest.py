@@ -328,9 +328,9 @@ class Manifest:
             return
         name_node, value_node = item.get("name", "Name", "key"), item.get("value", "Value")
         if name_node is None and self.form == "compose":
-            for key, value in item.entries():
+            for key, given in item.entries():
                 why = "compose takes NAME=VALUE in a list, and refuses a mapping"
-                self.lost(key.text, key.line, why, f"Write: - {key.text}={value.text}", error=True)
+                self.lost(key.text, key.line, why, f"Write: - {key.text}={given.text}", error=True)
         if name_node is None or value_node is None or value_node.kind != "scalar":
             return
         name = name_node.text
