@@ -17,7 +17,7 @@ Disturbance = Literal["none", "pauses", "load", "ends"]
 
 @dataclass(frozen=True, slots=True)
 class CodePlace:
-    """A line of the training code."""
+    """A line of the training code, or of a launch file."""
 
     file: str
     line: int

@@ -51,8 +51,16 @@ class Launch:
     """The same for all hosts together."""
     everywhere: bool = False
     """Every host runs this same line."""
+    background: bool = False
+    """The script goes on while it runs."""
     host: str = ""
     """The one host that runs it, where the file names it."""
+    shared: Count | None = None
+    """Bytes of /dev/shm."""
+    locked: Count | None = None
+    """Bytes of memory that a process may lock."""
+    rdma: Told | None = None
+    """A setting that shows that NCCL is meant to use InfiniBand or RoCE."""
     # What the command starts.
     nodes: Count | None = None
     per_host: Count | None = None
@@ -60,6 +68,8 @@ class Launch:
     rank: Told | None = None
     """Which of the hosts this is."""
     address: Told | None = None
+    addressed: bool = False
+    """The launcher itself is given the address; torchrun does not read MASTER_ADDR."""
     port: Told | None = None
     world: Told | None = None
     interfaces: tuple[Told, ...] = ()

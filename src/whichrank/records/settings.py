@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, Grade, NotEvaluated, Severity, Subject
+from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Severity, Subject
 from whichrank.records.launches import Launch
 
 How = Literal["export", "local", "conf", "image", "build", "manifest", "python", "process"]
@@ -195,8 +195,16 @@ def flagged(
         severity=severity,
         grade=Grade.PROVES,
         kind="settings",
-        subject=Subject(ranks=() if rank is None else (rank,), hosts=() if host is None else (host,)),
+        subject=Subject(
+            ranks=() if rank is None else (rank,), hosts=() if host is None else (host,), code=_places(assignment.ref)
+        ),
         message=message,
         evidence=(assignment.ref, *((assignment.value_ref,) if assignment.value_ref else ()), *also),
         fix=fix,
     )
+
+
+def _places(ref: Ref) -> tuple[CodePlace, ...]:
+    """The line of the file, where the reference is to one; a captured environment has none."""
+    where, _, line = ref.locator.rpartition(" ")
+    return (CodePlace(ref.source, int(line)),) if where == "line" and line.isdecimal() else ()

@@ -51,9 +51,19 @@ class Constants:
             if isinstance(owner, ast.Name) and node.func.attr in {"append", "extend", "insert", "pop", "remove"}:
                 self.changed.add(owner.id)
             if isinstance(owner, ast.Name) and node.func.attr == "update":
-                self.updated.add(owner.id)
+                self._update(owner.id, node)
             if isinstance(owner, ast.Name) and node.func.attr == "setdefault" and len(node.args) == 2:
                 self.added.setdefault(owner.id, []).append((node.args[0], node.args[1], node))
+
+    def _update(self, name: str, node: ast.Call) -> None:
+        """`env.update(RANK=…)` and `env.update({"RANK": …})` say what they add; another dictionary holds anything."""
+        added = self.added.setdefault(name, [])
+        added += [(ast.copy_location(ast.Constant(k.arg), k.value), k.value, k.value) for k in node.keywords if k.arg]
+        given = node.args[0] if node.args else None
+        if isinstance(given, ast.Dict) and None not in given.keys:
+            added += [(k, v, k) for k, v in zip(given.keys, given.values, strict=True) if k is not None]
+        elif given is not None or any(k.arg is None for k in node.keywords):
+            self.updated.add(name)
 
     def resolve(self, node: ast.expr, depth: int = 0) -> ast.expr:
         """The expression behind a name that is assigned once, or behind a call of a function that returns one."""

@@ -28,6 +28,7 @@ KINDS = {
     "makefile": "formats.makefile.read",
     "justfile": "formats.justfile.read",
     "fish": "formats.fish.read",
+    "csh": "formats.csh.read",
     "htcondor": "formats.condor.read",
     "nomad": "formats.nomad.read",
     "toml": "formats.toml_tree.read",
@@ -37,8 +38,8 @@ KINDS = {
 }
 _SUFFIXES = {
     ".py": "python", ".sh": "shell", ".bash": "shell", ".zsh": "shell", ".sbatch": "shell", ".slurm": "shell",
-    ".slrm": "shell", ".pbs": "shell", ".lsf": "shell", ".job": "shell", ".csh": "shell", ".batch": "shell",
-    ".bsub": "shell", ".qsub": "shell", ".sge": "shell", ".ksh": "shell",
+    ".slrm": "shell", ".pbs": "shell", ".lsf": "shell", ".job": "shell", ".csh": "csh", ".tcsh": "csh",
+    ".batch": "shell", ".bsub": "shell", ".qsub": "shell", ".sge": "shell", ".ksh": "shell",
     ".yaml": "manifest", ".yml": "manifest", ".dockerfile": "dockerfile", ".json": "json", ".jsonc": "json",
     ".environ": "environment", ".mk": "makefile", ".env": "env-file",
     ".just": "justfile", ".fish": "fish", ".sub": "htcondor", ".condor": "htcondor", ".submit": "htcondor",
@@ -93,11 +94,16 @@ def is_capture(head: bytes) -> bool:
     return captured.looks_like(text.replace("\0", "\n"))
 
 
+_CSH = re.compile(r"\A#!\s*\S*?(?:env\s+)?\bt?csh\b|^#(?:PBS|\$)\s+-S\s+\S*\bt?csh\b", re.MULTILINE)
+
+
 def kind_of(name: str, text: str) -> str:
     """The kind of a file, by its name, else by how it begins; empty where nothing reads it."""
     named = _by_name(name)
     if named == "env-file" and re.search(r"^PATH=", text, re.MULTILINE) and re.search(r"^HOME=", text, re.MULTILINE):
         return "environment"  # `env > rank0.env`
+    if named == "shell" and _CSH.search(text):
+        return "csh"
     if named:
         return named
     if "\0" in text:
@@ -145,7 +151,9 @@ def _by_interpreter(first: str) -> str:
         return "fish"
     if "make" in first:
         return "makefile"
-    return "shell" if re.search(r"\b(?:ba|z|da|k|c|tc)?sh\b|\bslurm\b", first) else ""
+    if re.search(r"\bt?csh\b", first):
+        return "csh"
+    return "shell" if re.search(r"\b(?:ba|z|da|k)?sh\b|\bslurm\b", first) else ""
 
 
 def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour | None = None) -> SettingsFile:
@@ -158,7 +166,9 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
     reader = getattr(import_module(f"whichrank.source.{module}"), function)
     text = text if chosen == "environment" else text.replace("\r\n", "\n")
     try:
-        out: SettingsFile = reader(text, label, neighbour=neighbour) if chosen == "shell" else reader(text, label)
+        out: SettingsFile = (
+            reader(text, label, neighbour=neighbour) if chosen in {"shell", "csh"} else reader(text, label)
+        )
     except RecursionError:
         out = SettingsFile.empty(label, "unread")
         out.unread, out.note = True, "it is nested too deeply"
@@ -204,7 +214,8 @@ def _described(out: SettingsFile, text: str, label: str) -> None:
 
 
 _GPUS_EACH = re.compile(
-    r"^[^\S\n]*#[^\n]*?\b(\d{1,2})\s+(?:[A-Z]+\d+\w*\s+)?GPUs?\s+(?:each|per\s+(?:host|node|machine|server))\b",
+    r"^[^\S\n]*#[^\n]*?\b(\d{1,2})(?:\s*x\s*|\s+)(?:(?:NVIDIA\s+)?[A-Z]{1,8}\d{1,4}\w{0,12}(?:\s+GPUs?)?|GPUs?)"
+    r"\s+(?:each|(?:per|on\s+(?:each|every))\s+(?:host|node|machine|server|box))\b",
     re.IGNORECASE | re.MULTILINE,
 )
 

@@ -18,7 +18,7 @@ _FIRST_HOST = "Give the address of the first host."
 def check(file: SettingsFile) -> None:
     """Add what does not fit to the file's clashes."""
     found = [clash for launch in file.launches for clash in _one(launch)]
-    for clash in (*found, *_members(file.launches)):
+    for clash in (*found, *_members(file.launches), *_same_port(file.launches)):
         if clash not in file.clashes:
             file.clashes.append(clash)
 
@@ -33,6 +33,7 @@ def _one(launch: Launch) -> Iterator[Clash]:
     sized = [*_devices(launch), *_copies(launch)]
     yield from sized or _threads(launch)
     yield from _total(launch)
+    yield from _memory(launch)
 
 
 def _also(*counts: Count | None) -> tuple[Ref, ...]:
@@ -112,6 +113,29 @@ def _threads(launch: Launch) -> Iterator[Clash]:
     yield Clash("OMP_NUM_THREADS", threads.ref, why, fix, _also(cpus))
 
 
+# NVIDIA's guides ask for --shm-size=1g (or --ipc=host) and --ulimit memlock=-1; what is far below can't do.
+_SHARED_LIMIT, _LOCKED_LIMIT = 512 << 20, 256 << 20
+
+
+def _memory(launch: Launch) -> Iterator[Clash]:
+    """Shared memory for several processes on a host, and locked memory for RDMA."""
+    shared, locked, rdma = launch.shared, launch.locked, launch.rdma
+    ranks = launch.ranks_per_host or launch.visible or launch.gpus
+    if shared is not None and shared.number < _SHARED_LIMIT and ranks is not None and ranks.number > 1:
+        why = (
+            f"{_bytes(shared.number)} of /dev/shm are too little for {ranks.number} processes: NCCL's shared-memory "
+            "transport and the workers of data loaders fail with 'No space left on device' or a bus error"
+        )
+        yield Clash(shared.said, shared.ref, why, "Give 1 GiB or more, or use the host's: --ipc=host.", _also(ranks))
+    if locked is not None and rdma is not None and locked.number < _LOCKED_LIMIT:
+        why = f"{_bytes(locked.number)} of locked memory are too little to register the buffers of RDMA ({rdma.name})"
+        yield Clash(locked.said, locked.ref, why, "Set it to unlimited (infinity, -1).", (rdma.ref,))
+
+
+def _bytes(number: int) -> str:
+    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
+
+
 def _total(launch: Launch) -> Iterator[Clash]:
     """Ranks in all, and what hosts and places make."""
     hosts, tasks, total, slots = launch.hosts, launch.tasks, launch.total, launch.slots
@@ -159,10 +183,10 @@ def _addresses(launch: Launch) -> Iterator[Clash]:
 
 def _left_out(launch: Launch) -> Iterator[Clash]:
     """Options without which torchrun on several hosts can't start; mentioned only, as a wrapper may add them."""
-    nodes, address = launch.nodes, launch.address
+    nodes = launch.nodes
     if launch.program != "torchrun" or not launch.complete or nodes is None or nodes.number < 2:
         return
-    if address is None or not address.name.startswith("--"):
+    if not launch.addressed:
         why = "no address is given, and torchrun takes 127.0.0.1 then (it does not read MASTER_ADDR): hosts never meet"
         fix = "Add --master-addr, or --rdzv-backend=c10d with --rdzv-endpoint."
         yield Clash(nodes.said, nodes.ref, why, fix, severity="info")
@@ -212,6 +236,19 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
     for first, second in combinations(lines, 2):
         if first.members == second.members:
             yield from _meeting(first, second)
+
+
+def _same_port(launches: list[Launch]) -> Iterator[Clash]:
+    """Jobs that one host runs side by side need a port each."""
+    here = [launch for launch in launches if launch.program == "torchrun" and launch.port is not None]
+    here = [launch for launch in here if not launch.host and not launch.everywhere and not launch.several][:16]
+    for first, second in combinations(here, 2):
+        if first.port is None or second.port is None or not first.background or first.ref == second.ref:
+            continue
+        if first.port.text == second.port.text and first.port.text.isdecimal() and first.port.text != "0":
+            why = f"another job of this script runs at the same time and listens on {first.port.text} too"
+            yield Clash(second.port.name, second.port.ref, why, "Give each job a port of its own.", (first.port.ref,))
+            return
 
 
 def _how_many(lines: list[Launch]) -> Iterator[Clash]:

@@ -12,7 +12,7 @@ from whichrank.facts.environment import catalogue, counts, in_family, unread
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
-from whichrank.source import _order, _sizes
+from whichrank.source import _order, _sizes, rank_numbers
 from whichrank.source._children import Child, children
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names, removed, sets
@@ -64,14 +64,17 @@ class _Program:
         names = environ_names(self.tree)
         branches = {inner for node in ast.walk(self.tree) if _is_branch(node) for inner in ast.walk(node)}
         gone = removed(self.tree, names)
+        given: dict[str, tuple[ast.expr, ast.AST]] = {}
         for node in ast.walk(self.tree):
             if node in dead:
                 continue
             for name, value, place in sets(node, names, self.constants):
+                given[name] = value, place
                 if gone.get(name, 0) <= getattr(place, "lineno", 0):
                     self.own.setdefault(name, place)
                     self.record(name, value, place, self.out.label, sure=node not in branches, what="os.environ")
             self.texts(node)
+        self.numbers(given)
         for child in children(self.tree, self.constants, names):
             if child.node not in dead:
                 self.child(child)
@@ -105,6 +108,7 @@ class _Program:
     def child(self, child: Child) -> None:
         """A process that is started, or an environment that is handed to something which starts them."""
         scope = f"{self.out.label}:children"
+        self.numbers({name: (value, node) for name, value, node in child.pairs})
         given = []
         for name, value, node in child.pairs:
             if in_family(name) or name in catalogue() or name in unread():
@@ -132,6 +136,11 @@ class _Program:
             else:
                 self.take(found, scope)
 
+    def numbers(self, given: dict[str, tuple[ast.expr, ast.AST]]) -> None:
+        clash = rank_numbers.in_program(given, self.constants, self.ref)
+        if clash is not None and clash not in self.out.clashes:
+            self.out.clashes.append(clash)
+
     def replaced(self, child: Child) -> None:
         """`env={…}` without os.environ: the ranks get these variables and nothing else."""
         if not child.fresh or child.given_at is None or "PATH" in {name for name, _, _ in child.pairs}:
@@ -151,9 +160,11 @@ class _Program:
     def left_behind(self, child: Child) -> None:
         """The program sets os.environ, and its workers get another environment."""
         passed = {name for name, _, _ in child.pairs}
+        remote = {inner for node in ast.walk(self.tree) if _is_remote(node) for inner in ast.walk(node)}
         joins = any(
             isinstance(node, ast.Call) and _order.last_name(node.func) in {"init_process_group", "Accelerator"}
             for node in ast.walk(self.tree)
+            if node not in remote
         )
         for name, node in self.own.items():
             if name in catalogue() and name not in passed and not joins:
@@ -169,6 +180,7 @@ class _Program:
                 line = int(a.ref.locator.rpartition(" ")[2])
                 self.out.assignments.append(a._replace(ref=self.ref(line) if shift else a.ref, scope=scope))
         self.out.lost += [lost for lost in found.lost if lost not in self.out.lost]
+        self.out.clashes += [clash for clash in found.clashes if clash not in self.out.clashes]
         self.out.launches += found.launches
         self.release |= Release(found.torch, found.nccl)
 
@@ -201,6 +213,13 @@ def _own_interpreter(call: ast.AST) -> bool:
     first = call.args[0] if isinstance(call, ast.Call) and call.args else None
     words = first.elts if isinstance(first, ast.List | ast.Tuple) else []
     return bool(words) and ast.unparse(words[0]) == "sys.executable" and "-c" not in map(ast.unparse, words[1:2])
+
+
+def _is_remote(node: ast.AST) -> bool:
+    """A function or class that Ray's workers run: `@ray.remote(num_gpus=1)`."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    return any(re.search(r"\bremote\b", ast.unparse(decorator)) for decorator in node.decorator_list)
 
 
 def _read_again(name: str) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from whichrank.source import memory
 from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
 
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 where the kernel has it
 PRODUCTION = re.compile(r"(?:^|[-_./])prod(?:uction)?(?:[-_./]|$)", re.IGNORECASE)
 _STAGE = re.compile(r"(?:[\w.-]+/)?(?:env|environment|stage|tier|deployment)", re.IGNORECASE)
 
@@ -28,6 +30,10 @@ def is_production(root: Node) -> bool:
 def hosts(root: Node, kind: str) -> Count | None:
     """How many pods run the same launch command."""
     spec = root.get("spec")
+    batch = root.get("nodeProperties")  # AWS Batch: every node of the one range runs the command
+    ranges = batch.get("nodeRangeProperties") if batch is not None else None
+    if batch is not None and ranges is not None and len(ranges.items) == 1:
+        return _count(batch, "numNodes")
     if spec is None:
         return None
     if kind == "PyTorchJob":
@@ -134,6 +140,32 @@ def stated(root: Node, kind: str) -> Iterator[tuple[Count, Count]]:
         for inner in _containers(group):
             if told is not None and (found := gpus(inner)) is not None:
                 yield told, found
+
+
+def limits(container: Node, volumes: Node | None) -> tuple[Count | None, Count | None]:
+    """Bytes of /dev/shm and of locked memory, where compose or the pod's volumes state them."""
+    ipc, ulimits = container.get("ipc"), container.get("ulimits")
+    shared = _size(container, "shm_size") if ipc is None or ipc.text not in {"host", "shareable"} else None
+    lock = ulimits.get("memlock") if ulimits is not None else None
+    locked = _size(lock, "soft") if lock is not None and lock.kind == "map" else None
+    if lock is not None and lock.kind == "scalar" and ulimits is not None:
+        locked = _size(ulimits, "memlock")
+    mounts = container.get("volumeMounts")
+    for mount in mounts.items if mounts is not None else ():
+        path, name = mount.get("mountPath"), mount.get("name")
+        if path is None or name is None or path.text.rstrip("/") != SHARED_MEMORY:
+            continue
+        for volume in volumes.items if volumes is not None else ():
+            given, empty = volume.get("name"), volume.get("emptyDir")
+            if given is not None and given.text == name.text and empty is not None:
+                shared = _size(empty, "sizeLimit")
+    return shared, locked
+
+
+def _size(node: Node, name: str) -> Count | None:
+    value = node.get(name)
+    found = memory.size(value.text) if value is not None and value.kind == "scalar" else None
+    return Count(found, value.line, name) if found is not None and value is not None else None
 
 
 def _count(node: Node, *names: str) -> Count | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "shell", "docker", "env-file", "kubernetes", "slurm", "python", "json")
 KINDS = (
-    "shell", "dockerfile", "manifest", "json", "python", "systemd", "makefile", "justfile", "fish", "htcondor",
+    "shell", "dockerfile", "manifest", "json", "python", "systemd", "makefile", "justfile", "fish", "csh", "htcondor",
     "nomad", "toml", "env-file", "nccl.conf", "environment",
 )  # fmt: skip
 HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
@@ -117,7 +117,7 @@ def lint_command(
 ) -> None:
     """Find what is wrong with settings; without a FILE, with those of this environment.
 
-    FILE is a shell or fish script, a batch file (Slurm, PBS, LSF, SGE, Flux, HTCondor), a Dockerfile, YAML or JSON
+    FILE is a shell, csh or fish script, a batch file (Slurm, PBS, LSF, SGE, Flux, HTCondor), a Dockerfile, YAML or JSON
     (Kubernetes, compose, Helm values, Ray, SkyPilot, GitLab and GitHub workflows), a Nomad job, a systemd unit, a
     Makefile or justfile, TOML with tasks (pyproject, pixi), an env file, a Python program, nccl.conf, the captured
     environment of a rank (`env` output or /proc/PID/environ), or a folder of such files. "-" reads standard input.

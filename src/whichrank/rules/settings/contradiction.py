@@ -1,14 +1,16 @@
 """Settings that undo each other, or undo the evidence.
 
-What it finds: blocking wait (it removes the watchdog, and with it the dump); error handling switched off; a
-dump asked of a recorder that is off; one setting under two names with two values; InfiniBand disabled and
-demanded; limits that cross; a log file without a log; a launch that does not fit what it is given: more (or fewer)
-processes than GPUs, another number of hosts than the job has, more ranks than MPI or the scheduler has places for, a
-launcher per rank that starts ranks itself, more threads than CPUs; a launch line that every host runs and that says the
-same host number, its own host's name or a port of its own on each of them; $SLURM_PROCID that the batch script fills in
-before the tasks exist; a branch on the rank that gives ranks different values of what all must share; a loopback
-address for several hosts; launch lines of one job that name different meeting points, the same number twice, or fewer
-members than they wait for.
+What it finds: blocking wait (it removes the watchdog, and with it the dump); error handling switched off; a dump asked
+of a recorder that is off; one setting under two names with two values; InfiniBand disabled and demanded; limits that
+cross; a log file without a log; a launch that does not fit what it is given: more (or fewer) processes than GPUs,
+another number of hosts than the job has, more ranks than MPI or the scheduler has places for, a launcher per rank that
+starts ranks itself, more threads than CPUs; a launch line that every host runs and that says the same host number, its
+own host's name or a port of its own on each of them; $SLURM_PROCID that the batch script fills in before the tasks
+exist; WORLD_SIZE of one host; a list of hosts as an address; options of torchrun behind the script; two jobs on one
+port; directives behind the first command; too little /dev/shm or locked memory; an interface that the pod does not
+have; a branch on the rank that gives ranks different values of what all must share; a loopback address for several
+hosts; launch lines of one job that name different meeting points, the same number twice, or fewer members than they
+wait for.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.

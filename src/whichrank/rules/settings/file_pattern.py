@@ -30,6 +30,9 @@ _PREFIXES = frozenset({
 })  # fmt: skip
 
 
+_PER_RANK = re.compile(r"RANK|PROCID|LOCALID|\$\$|HOSTNAME|rank", re.IGNORECASE)
+
+
 def judge(settings: Settings) -> list[Finding]:
     return [finding for assignment in settings.assignments() for finding in _judge(assignment)]
 
@@ -59,7 +62,8 @@ def _judge(assignment: Assignment) -> list[Finding]:
     if wrong:
         message = f"{name}={value}: only %h, %p and %% are expanded; %{wrong[0]} stays, and ranks share the file."
         return [flagged(CODE, assignment, "warning", message, fix)]
-    if "%p" not in value and assignment.value and not value.startswith("/dev/"):
+    named = assignment.value or ("…" not in value.rpartition("/")[2] and not _PER_RANK.search(assignment.ref.quote))
+    if "%p" not in value and named and not value.startswith("/dev/"):
         message = f"{name}={value}: without %p all processes of a host write the same file, each truncating it."
         return [flagged(CODE, assignment, "warning", message, fix)]
     return []

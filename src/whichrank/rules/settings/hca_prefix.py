@@ -7,7 +7,8 @@ Why it happens: the list is one of prefixes; only a leading "=" makes it one of 
 
 How it decides: on a known host, by its devices: a name that matches more than itself. Elsewhere a short list
 with such a name is a warning, because it was meant to pick devices; a long one, which names all devices of a
-host, is only mentioned, and so are names such as mlx5_4, whose longer siblings few hosts have.
+host, or one that counts from mlx5_0 on, is only mentioned, and so are names such as mlx5_4, whose longer siblings
+few hosts have.
 
 Example: `NCCL_IB_HCA=mlx5_1` → `NCCL_IB_HCA==mlx5_1` (one "=" of the shell, one of NCCL).
 
@@ -52,6 +53,7 @@ def _judge(assignment: Assignment, devices: frozenset[str] | None) -> Finding | 
     also = ", ".join(more) if more else f"{name}0 to {name}9"
     message = f"NCCL_IB_HCA={text} is a list of prefixes: {name} also means {also}."
     # Hosts with 20 devices and more are rare; those with 10 to 19 (ports, virtual functions) are not.
-    likely = len(names) <= _FEW and any(name.endswith("_1") for name in open_ended)
+    # A list that counts from 0 names the devices of a host with few; one that begins at 1 picks among more.
+    likely = len(names) <= _FEW and any(name.endswith("_1") and f"{name[:-1]}0" not in names for name in open_ended)
     severity: Severity = "warning" if more or likely else "info"
     return flagged(CODE, assignment, severity, message, f"Name devices exactly: NCCL_IB_HCA=={text.removeprefix('^')}")

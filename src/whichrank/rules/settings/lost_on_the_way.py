@@ -1,15 +1,15 @@
 """A line that was meant to set something and does not.
 
-What it finds: shell variables that are never exported; exports in a Dockerfile's RUN or on a line of their own in a
-recipe; lines of nccl.conf with "export", spaces or quotes; commas that Slurm's --export splits at; bare numbers as
-values in Kubernetes; values that are no strings in os.environ or env=; env= that replaces the whole environment; sudo,
-ssh, srun and mpirun that don't pass a variable on; `$NAME` where nothing expands it (Environment= of systemd, commands
-without a shell) or something else does (make, compose).
+What it finds: shell variables that are never exported (`set` of csh); exports in a Dockerfile's RUN or on a line of
+their own in a recipe; lines of nccl.conf with "export", spaces or quotes; commas that Slurm's --export splits at; bare
+numbers as values in Kubernetes; values that are no strings in os.environ or env=; env= that replaces the whole
+environment; sudo, ssh, srun and mpirun that don't pass a variable on; `$NAME` where nothing expands it (Environment= of
+systemd, commands without a shell) or something else does (make, compose).
 
 Why it happens: every format has its own way of reading NAME=VALUE.
 
-How it decides: by how bash, fish, make, just, Docker, compose, NCCL, Slurm, systemd, Kubernetes and Python read the
-line. A shell variable that the script itself uses is taken for a helper.
+How it decides: by how bash, csh, fish, make, just, Docker, compose, NCCL, Slurm, systemd, Kubernetes and Python read
+the line. A shell variable that the script itself uses is taken for a helper.
 
 Example: `NCCL_DEBUG=INFO` on a line of its own, then `torchrun train.py`.
 
@@ -19,6 +19,8 @@ Limits: a variable that was already exported outside stays exported when it is a
 """
 
 from __future__ import annotations
+
+import re
 
 from whichrank.facts.environment import catalogue
 from whichrank.model.findings import Finding
@@ -37,5 +39,11 @@ def judge(settings: Settings) -> list[Finding]:
         for a in file.assignments:
             if a.how == "local" and not a.used and a.name in catalogue():
                 message = f"{a.name} is set but never exported: the programs that the script starts don't see it."
-                found.append(flagged(CODE, a, "warning", message, f"Write: export {a.ref.quote}"))
+                found.append(flagged(CODE, a, "warning", message, f"Write: {_exported(a.ref.quote)}"))
     return found
+
+
+def _exported(quote: str) -> str:
+    """The line as it has to be written; csh exports with setenv."""
+    csh = re.fullmatch(r"set\s+(\w+)\s*=\s*(.*)", quote)
+    return f"setenv {csh[1]} {csh[2]}" if csh else f"export {quote}"

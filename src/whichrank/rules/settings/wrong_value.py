@@ -2,7 +2,7 @@
 
 What it finds: words where NCCL reads numbers (`NCCL_IB_DISABLE=true` is 0), sizes with units (`4M` is 4),
 octal numbers, numbers out of range, levels in the wrong case (`NCCL_P2P_LEVEL=nvl` is ignored), unknown
-subsystems, algorithms and protocols.
+subsystems, algorithms and protocols, typographic quotes, MASTER_ADDR with a port.
 
 Why it happens: NCCL reads numbers with strtoll and says nothing about what is left over.
 
@@ -17,10 +17,12 @@ Limits: values that only a running shell knows are not judged.
 
 from __future__ import annotations
 
-from whichrank.facts.environment import catalogue, others
+import re
+
+from whichrank.facts.environment import catalogue, in_family, others
 from whichrank.facts.values import problem
 from whichrank.model.findings import Finding
-from whichrank.records.settings import Settings, flagged
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV105"
 CAUSE = "wrong-environment"
@@ -29,6 +31,9 @@ CAUSE = "wrong-environment"
 def judge(settings: Settings) -> list[Finding]:
     found = []
     for assignment in settings.assignments():
+        if copied := _copied(assignment):
+            found.append(flagged(CODE, assignment, "warning", f"{assignment.name}: {copied[0]}.", copied[1]))
+            continue
         variable = catalogue().get(assignment.name) or others().get(assignment.name)
         if variable is None or assignment.value is None:
             continue
@@ -38,3 +43,16 @@ def judge(settings: Settings) -> list[Finding]:
             fix = f"Values that are read: {variable.allowed}." if variable.allowed else "Give a value that is read."
             found.append(flagged(CODE, assignment, "warning", message, fix))
     return found
+
+
+_CURLY = re.compile("[\u2018\u2019\u201c\u201d]")
+
+
+def _copied(assignment: Assignment) -> tuple[str, str] | None:
+    """What is wrong with a text whatever the variable's own values are, and the fix."""
+    text = assignment.value or assignment.partial
+    if (in_family(assignment.name) or assignment.name in catalogue()) and _CURLY.search(text):
+        return f"the typographic quotes are part of the value {text}", "Write plain quotes."
+    if assignment.name == "MASTER_ADDR" and re.fullmatch(r"(?:\w+://)?[^:/\s]+:\d{2,5}", text):
+        return "it takes the host alone, without a port", "Put the port into MASTER_PORT."
+    return None

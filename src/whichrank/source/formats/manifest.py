@@ -17,7 +17,7 @@ from whichrank.records.launches import Count, Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
 from whichrank.source import workload
 from whichrank.source.formats import manifest_forms as forms
-from whichrank.source.formats import manifest_keys
+from whichrank.source.formats import manifest_keys, pod_networks
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node, parse
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.allocation import Count as Size
@@ -71,6 +71,9 @@ class Manifest:
     budget: int = VISIT_LIMIT
     around: list[Given] = field(default_factory=list)
     """Variables of the blocks around a script."""
+    volumes: Node | None = None
+    """Those of the pod that is read at present."""
+    networks: pod_networks.Networks | None = None
 
     def read(self) -> None:
         keys = {key.text for key, _ in self.root.pairs}
@@ -136,10 +139,14 @@ class Manifest:
         if self.is_container(node, path):
             self.container(node, path, depth)
             return
-        kept = self.around
+        kept, pod = self.around, (self.volumes, self.networks)
         self.around = [*kept, *self.siblings(node)]
+        if self.form == "kubernetes":
+            self.volumes = node.get("volumes") or self.volumes
+            if path or self.kind == "Pod":
+                self.networks = pod_networks.of(node) or self.networks
         self.parts(node, scope, path, depth)
-        self.around = kept
+        self.around, (self.volumes, self.networks) = kept, pod
 
     def siblings(self, node: Node) -> list[Given]:
         """Variables that the scripts of the same block see."""
@@ -198,8 +205,12 @@ class Manifest:
             return len(path) == 2 and path[0] == "services"
         return bool(keys & {"image", "env", "envFrom"}) and bool(
             path[-1:]
-            and path[-1] in {"containers", "initContainers", "container", "script", "steps", "containerDefinitions"}
-        )
+            and path[-1]
+            in {
+                "containers", "initContainers", "container", "script", "steps", "containerDefinitions",
+                "configurations",
+            }
+        )  # fmt: skip
 
     def container(self, node: Node, path: tuple[str, ...], depth: int) -> None:
         """A container's environment, and the command that runs in it."""
@@ -221,6 +232,9 @@ class Manifest:
         if init:
             self.inits += [(g.name, self.ref(g.line)) for g in given]
             return
+        if self.networks is not None:
+            for clash in pod_networks.absent(self.networks, given, self.ref):
+                self.out.clashes.append(clash)
         self.started(node, scope, given, path)
         for key, value in node.entries():
             if key.text not in manifest_keys.OWN_PARTS and not manifest_keys.PROSE.fullmatch(key.text):
@@ -228,7 +242,7 @@ class Manifest:
 
     def started(self, node: Node, scope: str, given: list[Given], path: tuple[str, ...]) -> None:
         """The command of a container, run with the variables that it gives."""
-        words: list[Node] = []
+        words = forms.debugged(node)
         for name in ("entrypoint", "command", "args"):
             part = node.get(name)
             if part is not None and part.kind == "list":
@@ -237,7 +251,8 @@ class Manifest:
                 words += self.split(part)
         if words:
             texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
-            size = workload.size(self.root, self.kind, node)
+            shared, locked = workload.limits(node, self.volumes)
+            size = workload.size(self.root, self.kind, node)._replace(shared=shared, locked=locked)
             alone = [
                 role
                 for role, _, count, one in workload.roles(self.root, self.kind)
@@ -312,12 +327,19 @@ class Manifest:
         if item.kind != "map":
             return
         name_node, value_node = item.get("name", "Name", "key"), item.get("value", "Value")
+        if name_node is None and self.form == "compose":
+            for key, given in item.entries():
+                why = "compose takes NAME=VALUE in a list, and refuses a mapping"
+                self.lost(key.text, key.line, why, f"Write: - {key.text}={given.text}", error=True)
         if name_node is None or value_node is None or value_node.kind != "scalar":
             return
         name = name_node.text
         if self.form == "kubernetes" and not self.templated and value_node.bare:
             why = "Kubernetes takes strings only as values of variables, and refuses a bare number or boolean"
             self.lost(name, value_node.line, why, f'Quote it: value: "{value_node.text}"', error=True)
+        if name in found and found[name][0].text != value_node.text:
+            why = f"it is set twice: '{found[name][0].text}' (line {found[name][1]}) is overwritten"
+            self.lost(name, name_node.line, why, "Keep one of the two.")
         found[name] = (value_node, name_node.line)
 
     def check_type(self, name: str, value: Node) -> None:
@@ -416,6 +438,7 @@ class Manifest:
         self.out.lost += [lost for lost in inner.lost if lost not in self.out.lost]
         self.out.late += inner.late
         self.out.baked += inner.baked
+        self.out.clashes += [clash for clash in inner.clashes if clash not in self.out.clashes]
         self.out.launches += inner.launches
         self.out.production |= {scope} if inner.production else set()
         self.pin(Release(inner.torch, inner.nccl), "")

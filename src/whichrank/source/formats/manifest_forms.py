@@ -11,11 +11,11 @@ from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Clash, Lost
 from whichrank.source import conf, workload
 from whichrank.source.formats import env_file
+from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
 
 if TYPE_CHECKING:
     from whichrank.source.formats.manifest import Manifest
-    from whichrank.source.formats.yaml_tree import Node
     from whichrank.source.shell.embedded import Given
 
 IMAGES = frozenset({
@@ -57,6 +57,16 @@ def _number(manifest: Manifest, name: str) -> launches.Count | None:
     node = manifest.root.get(name)
     found = node is not None and re.fullmatch(r"[1-9]\d{0,5}", node.text)
     return launches.Count(int(node.text), manifest.ref(node.line), name) if node is not None and found else None
+
+
+def debugged(node: Node) -> list[Node]:
+    """What an editor starts with `args`: `"module": "torch.distributed.run"`, or `"program": "train.py"`."""
+    module, program = node.get("module"), node.get("program")
+    target = module or program
+    if target is None or target.kind != "scalar":
+        return []
+    words = ["python", "-m", target.text] if module is not None else ["python", target.text]
+    return [Node("scalar", target.line, word, "'") for word in words]
 
 
 def sky(manifest: Manifest) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
+from whichrank.source import memory
+from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.embedded import Given, run_command
 
 KIND = "systemd"
@@ -26,6 +28,7 @@ def read(text: str, label: str) -> SettingsFile:
     lines = text.split("\n")
     given: dict[str, Given] = {}
     commands: list[tuple[str, str, int]] = []
+    locked: Count | None = None
 
     def ref(line: int) -> Ref:
         return Ref(label, f"line {line}", lines[line - 1].strip()[:QUOTE_LIMIT] if line <= len(lines) else "")
@@ -38,21 +41,7 @@ def read(text: str, label: str) -> SettingsFile:
             out.assignments.clear()
         elif key == "Environment":
             for name, raw, at in _items(value, line):
-                if name is None:
-                    _stray(out, raw, ref(at), given)
-                    continue
-                shown = _specifiers(out, name, raw, ref(at))
-                if dollar := re.search(r"\$(?:\{\w+\}|\([^)]*\)|[A-Za-z_]\w*)", shown):
-                    why = f"systemd expands nothing in Environment=: the value holds the text {dollar.group()} itself"
-                    fix = "Write the value, take it from an EnvironmentFile=, or set it in ExecStart=/bin/sh -c '…'."
-                    out.lost.append(Lost(name, ref(at), why, fix))
-                    shown = UNKNOWN
-                given[name] = Given(name, shown, at)
-                known = None if UNKNOWN in shown else shown
-                out.assignments[:] = [a for a in out.assignments if a.name != name]
-                out.assignments.append(
-                    Assignment(name, known, ref(at), label, "export", partial="" if known else shown)
-                )
+                _variable(out, name, raw, ref(at), given, at)
         elif key == "UnsetEnvironment":
             for name, _, _ in _items(value, line):
                 given.pop(name or "", None)
@@ -60,21 +49,44 @@ def read(text: str, label: str) -> SettingsFile:
             out.assignments[:] = [a for a in out.assignments if a.name not in dropped]
         elif key in {"ExecStart", "ExecStartPre"} and value:
             commands.append((key, value, line))
-    _run(out, commands, lines, list(given.values()))
+        elif key == "LimitMEMLOCK":
+            soft = memory.size(value.partition(":")[0])
+            locked = Count(soft, line, key) if soft is not None else None
+    _run(out, commands, lines, list(given.values()), Allocation(locked=locked))
     return out
 
 
-def _run(out: SettingsFile, commands: list[tuple[str, str, int]], lines: list[str], given: list[Given]) -> None:
+def _variable(out: SettingsFile, name: str | None, raw: str, ref: Ref, given: dict[str, Given], line: int) -> None:
+    """One item of Environment=."""
+    if name is None:
+        _stray(out, raw, ref, given)
+        return
+    shown = _specifiers(out, name, raw, ref)
+    if dollar := re.search(r"\$(?:\{\w+\}|\([^)]*\)|[A-Za-z_]\w*)", shown):
+        why = f"systemd expands nothing in Environment=: the value holds the text {dollar.group()} itself"
+        fix = "Write the value, take it from an EnvironmentFile=, or set it in ExecStart=/bin/sh -c '…'."
+        out.lost.append(Lost(name, ref, why, fix))
+        shown = UNKNOWN
+    given[name] = Given(name, shown, line)
+    known = None if UNKNOWN in shown else shown
+    out.assignments[:] = [a for a in out.assignments if a.name != name]
+    out.assignments.append(Assignment(name, known, ref, out.label, "export", partial="" if known else shown))
+
+
+def _run(
+    out: SettingsFile, commands: list[tuple[str, str, int]], lines: list[str], given: list[Given], size: Allocation
+) -> None:
     """The commands of the unit, each in a process of its own."""
     for key, command, line in commands:
         words = [(w, w, at) for w, at in _words(command, line)]
         words[:1] = [(words[0][0].lstrip("@-:+!"), words[0][1].lstrip("@-:+!"), words[0][2])] if words else []
-        found = run_command(words, out.label, lines, given if key == "ExecStart" else [])
+        found = run_command(words, out.label, lines, given if key == "ExecStart" else [], size)
         if key == "ExecStartPre":
             _before(out, found)
             continue
         out.assignments += found.assignments
         out.lost += [lost for lost in found.lost if lost not in out.lost]
+        out.clashes += [clash for clash in found.clashes if clash not in out.clashes]
         out.launches += found.launches
         out.production |= {out.label} if found.production else set()
         out.torch, out.nccl = found.torch, found.nccl

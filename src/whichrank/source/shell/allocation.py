@@ -45,6 +45,10 @@ class Allocation(NamedTuple):
     """Per task."""
     ptile: Count | None = None
     """LSF: slots on each host."""
+    shared: Count | None = None
+    """Bytes of /dev/shm."""
+    locked: Count | None = None
+    """Bytes that a process may lock, for RDMA."""
 
     @property
     def devices(self) -> Count | None:

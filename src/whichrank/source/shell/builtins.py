@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.records.settings import UNKNOWN
 from whichrank.source.shell import texts
+from whichrank.source.shell.allocation import Count
 from whichrank.source.shell.state import Environment, Variable
 from whichrank.source.shell.words import Field, Value
 
@@ -25,12 +26,7 @@ def _unset(shell: Interpreter, command: list[Field], env: Environment, sure: boo
             del env.variables[item.text]
 
 
-def _set(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
-    if shell.lines and shell.lines[0].startswith("#!") and "csh" in shell.lines[0]:
-        words = " ".join(f.text for f in command[1:])
-        if match := re.fullmatch(r"([A-Za-z_]\w*) ?= ?(.*)", words):
-            shell.assign(match[1], Value(match[2]), command[0].line, env, sure=sure, exported=False)
-        return
+def _set(_shell: Interpreter, command: list[Field], env: Environment, _sure: bool) -> None:
     for index, item in enumerate(command[1:], 1):
         if item.text == "--":
             return
@@ -67,6 +63,15 @@ def _read(_shell: Interpreter, command: list[Field], env: Environment, _sure: bo
             env.variables[item.text] = Variable(Value(UNKNOWN, fixed=False), False)
 
 
+def _ulimit(shell: Interpreter, command: list[Field], _env: Environment, _sure: bool) -> None:
+    """`ulimit -l 64`: KiB that may be locked."""
+    words = [item.text for item in command[1:]]
+    if words and re.fullmatch(r"-[HS]*l", words[0]):
+        few = len(words) == 2 and re.fullmatch(r"\d{1,9}", words[1])
+        limit = Count(int(words[1]) << 10, command[0].line, "ulimit -l") if few else None
+        shell.allocation = shell.allocation._replace(locked=limit)
+
+
 BUILTINS: dict[str, Callable[[Interpreter, list[Field], Environment, bool], None]] = {
     "unset": _unset,
     "set": _set,
@@ -77,4 +82,5 @@ BUILTINS: dict[str, Callable[[Interpreter, list[Field], Environment, bool], None
     "return": _end,
     "setenv": _setenv,
     "read": _read,
+    "ulimit": _ulimit,
 }

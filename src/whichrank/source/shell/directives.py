@@ -6,13 +6,16 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.facts.releases import release_in
-from whichrank.records.settings import UNKNOWN, Lost
+from whichrank.records.settings import UNKNOWN, Clash, Lost
 from whichrank.source.shell import batch
 from whichrank.source.shell.words import Value
 
 if TYPE_CHECKING:
     from whichrank.source.shell.interpret import Interpreter
     from whichrank.source.shell.state import Environment
+
+
+_IGNORED = "the directive stands behind the first command, where it is a comment: the scheduler ignores it"
 
 
 def split_at_commas(shell: Interpreter, found: batch.Listed, line: int) -> None:
@@ -30,6 +33,9 @@ def directive(shell: Interpreter, comment: str, line: int, env: Environment, *, 
         for name, _ in batch.listed(given, system).sets if system else ():
             why = "it stands behind the first command, where directives are comments"
             shell.out.lost.append(Lost(name, shell.ref(line), why, "Move it to the top of the file."))
+        option = re.match(r"#(?:SBATCH|PBS)\s+(--?[A-Za-z][\w-]*)", comment)
+        if option and not system and all(clash.why != _IGNORED for clash in shell.out.clashes):
+            shell.out.clashes.append(Clash(option[1], shell.ref(line), _IGNORED, "Move it to the top of the file."))
         return
     if batch.is_directive(comment):
         shell.release |= release_in(comment)

@@ -62,7 +62,10 @@ def other(kind: str, body: Redirect, out: SettingsFile) -> None:
 
 def unescaped(body: Redirect) -> str:
     """The text of a here-document as its reader gets it."""
-    return body.body if body.literal else re.sub(r"\\([$`\\])", r"\1", body.body)
+    if body.literal:
+        return body.body
+    filled = re.sub(r"(?<!\\)(?:\$\((?!\()[^()\n]*\)|`[^`\n]*`)", "${UNKNOWN}", body.body)  # run by the writer, once
+    return re.sub(r"\\([$`\\])", r"\1", filled)
 
 
 def read_rows(node: Loop) -> list[list[tuple[str, str, int]]]:

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.records.launches import Count, Launch, Told
-from whichrank.records.settings import UNKNOWN
+from whichrank.records.settings import UNKNOWN, Clash
+from whichrank.source import rank_numbers
 from whichrank.source.shell.step_size import host_file, number, option
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from whichrank.source.shell.state import Environment
     from whichrank.source.shell.words import Field
 
+RDMA_NAMES = ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TIMEOUT", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_NET_GDR_LEVEL")
 _PRODUCTION = r"(?:^|[/_=.-])prod(?:uction)?(?:$|[/_.-])"
 _NODES = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes")
 _PROCESSES = ("--nproc-per-node", "--nproc_per_node", "--num_gpus")
@@ -30,10 +32,12 @@ def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
     if any(re.search(_PRODUCTION, field.text) for field in command[1:]):
         shell.out.production.add(shell.out.label)
     launch = Launch(_program(command), shell.ref(command[0].line), host="" if UNKNOWN in shell.host else shell.host)
-    launch.everywhere = bool(shell.on_every_host)
+    launch.everywhere, launch.background = bool(shell.on_every_host), shell.background > 0
     _given(shell, launch, env)
     if launch.program:
-        _options(shell, launch, command, env)
+        script = next((i for i, field in enumerate(command) if i and field.text.endswith(".py")), len(command))
+        _options(shell, launch, command[: script + 1], env)
+        _behind_the_script(shell, launch, command[script + 1 :])
     else:
         _task(shell, launch, env)
     if launch not in shell.out.launches:
@@ -75,6 +79,8 @@ def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
         for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
         if (told := _variable(shell, name, env, launch)) is not None
     )
+    launch.shared, launch.locked = _count(shell, size.shared), _count(shell, size.locked)
+    launch.rdma = _rdma(shell, env, launch)
     launch.early = tuple(Told(name, text, shell.ref(line)) for name, text, line in shell.early)
 
 
@@ -84,6 +90,16 @@ def _variable(shell: Interpreter, name: str, env: Environment, launch: Launch) -
         return None
     at = shell.ref(found.made[0].line) if found.made else launch.ref
     return Told(name, found.value.text, at)
+
+
+def _rdma(shell: Interpreter, env: Environment, launch: Launch) -> Told | None:
+    """What names an InfiniBand device, unless InfiniBand is switched off."""
+    off = env.variables.get("NCCL_IB_DISABLE")
+    if off is not None and off.value.text != "0":
+        return None
+    return next(
+        (told for name in RDMA_NAMES if (told := _variable(shell, name, env, launch)) is not None and told.text), None
+    )
 
 
 def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Environment) -> None:
@@ -101,9 +117,18 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
             launch.port = endpoint._replace(text=port)
         launch.address = endpoint._replace(text=host)
     launch.port = _told(shell, command, _PORT) or launch.port
+    alone = next((field for field in command if field.text == "--standalone"), None)
+    if alone is not None:  # meets at localhost, whatever else is said
+        launch.address, launch.port = Told("--standalone", "localhost", shell.ref(alone.line)), None
+    launch.addressed = launch.address is not None
     master = _variable(shell, "MASTER_ADDR", env, launch)
     if launch.address is None or (master is not None and launch.address.text == master.text):
         launch.address = master or launch.address
+    for name in (*_ADDRESS, *_ENDPOINT):
+        field = option(command, frozenset({name}))
+        raw = field.raw.removeprefix(f"{name}=") if field is not None else ""
+        if field is not None and (many := rank_numbers.names_many_hosts(raw)):
+            shell.clash(rank_numbers.not_one_host(name, many, shell.ref(field.line)))
     file = option(command, frozenset({"--hostfile", "-H"})) if launch.program == "deepspeed" else None
     if file is not None and (hosts := host_file(file, shell.files)) is not None:
         launch.hosts = _count(shell, hosts[0])
@@ -117,6 +142,15 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.complete = settled and behind < len(command) and not any(n.startswith("PET_") for n in env.variables)
     launch.itself = _named_after_itself(shell, launch, command)
     launch.drawn = _drawn(shell, command)
+
+
+def _behind_the_script(shell: Interpreter, launch: Launch, arguments: list[Field]) -> None:
+    """Options of torchrun that stand behind the script: the script gets them."""
+    for names, known in ((_PROCESSES[:2], launch.per_host), (("--nnodes",), launch.nodes), (_ENDPOINT, launch.address)):
+        told = _told(shell, arguments, names) if launch.program == "torchrun" and known is None else None
+        if told is not None:
+            why = "it stands behind the name of the script, so the script gets it and torchrun does not"
+            shell.clash(Clash(told.name, told.ref, why, "Write it in front of the script.", (launch.ref,)))
 
 
 def _number(shell: Interpreter, command: list[Field], names: tuple[str, ...]) -> Count | None:
@@ -173,10 +207,18 @@ def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
     """A program of which the scheduler or MPI starts every rank."""
     launch.per_host, launch.total = launch.tasks, launch.started
     launch.address = _variable(shell, "MASTER_ADDR", env, launch)
+    if launch.address is None and "MASTER_ADDR" in env.missing:  # a container drops it, and it would be wrong anyway
+        made = env.missing["MASTER_ADDR"][0]
+        launch.address = Told("MASTER_ADDR", made[-1].value.text, shell.ref(made[-1].line)) if made else None
     launch.drawn = _drawn(shell, [])
     launch.itself = tuple(
         Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"
     )
+    if launch.hosts and launch.tasks and "WORLD_SIZE" in shell.numbers:
+        raw, line = shell.numbers["WORLD_SIZE"]
+        few = rank_numbers.too_few(raw, launch.hosts.number, launch.tasks.number, shell.ref(line))
+        if few is not None:
+            shell.clash(few)
     world = env.variables.get("WORLD_SIZE")
     if world is not None and world.exported and world.value.fixed and re.fullmatch(r"\d{1,6}", world.value.text):
         launch.world = _variable(shell, "WORLD_SIZE", env, launch)

@@ -11,12 +11,24 @@ from whichrank.facts.environment import catalogue, must_match
 from whichrank.facts.releases import Release
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
+from whichrank.source import rank_numbers
 from whichrank.source.shell import batch, directives, documents, fitting, launchers, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable
-from whichrank.source.shell.syntax import Case, Function, Group, If, Loop, Node, Simple, Step, parse
+from whichrank.source.shell.syntax import (
+    Case,
+    Function,
+    Group,
+    If,
+    Loop,
+    Node,
+    Simple,
+    Step,
+    counted_up,
+    parse,
+)
 from whichrank.source.shell.tokens import Word
 from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expand, fields, pieces
 
@@ -57,16 +69,18 @@ class Interpreter:
         self.clock = self.nesting = 0
         self.target = ""  # where the commands of a group write to
         self.muted = False  # inside a command that only prints
-        self.on_every_host = 0
+        self.on_every_host = self.background = 0
         self.allocation = Allocation()  # what the job asks its scheduler for
         self.host = ""  # that ssh goes to
         self.files: dict[str, str] = {}  # files that the script writes, by name -> text
+        self.scripts: dict[str, tuple[str, int]] = {}  # scripts among them -> text and first line
         self.unknown_rounds: set[str] = set()  # variables of loops over what only a run would tell
         self.per_task: dict[str, str] = {}  # variables that hold what differs from task to task, such as SLURM_PROCID
         self.early: tuple[tuple[str, str, int], ...] = ()  # such values that were put in before the tasks began
         self.expanded_there = False  # the words of the present command were put together on every host
         self.randoms: dict[str, int] = {}  # variables that every host sets to a number of its own
         self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
+        self.numbers: dict[str, tuple[str, int]] = {}  # RANK and WORLD_SIZE as they are written, with the line
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
     def run(self, text: str) -> SettingsFile:
@@ -168,7 +182,9 @@ class Interpreter:
                     self.node(step.node, here, sure=sure and not step.after)
                     self.target = kept
                     continue
+            self.background += step.background
             self.node(step.node, here, sure=sure and not step.after)
+            self.background -= step.background
             if step.after:  # `cd x || exit` ends the script only if it fails
                 here.ended = False
 
@@ -225,8 +241,7 @@ class Interpreter:
                 continue
             why = "the branch depends on the rank, so ranks get different values of what all of them must share"
             clash = Clash(name, self.ref(made[-1].line), why, "Set it once for all ranks, before the condition.")
-            if clash not in self.out.clashes:
-                self.out.clashes.append(clash)
+            self.clash(clash)
 
     def case(self, node: Case, env: Environment, *, sure: bool) -> None:
         subject = expand(node.subject.raw, self.lookup(env))
@@ -255,11 +270,13 @@ class Interpreter:
                     env.variables[name] = Variable(Value(text, line=line), False)
                 self.walk(node.body, env, sure=sure)
             if not rows:
+                self.forget_counters(node.body, env)
                 self.rounds(node.body, env, sure=False)
             return
         items = [f for word in node.words or [] for f in fields(word, self.lookup(env))]
         if not all(item.known for item in items) or not items:
             self.unknown_rounds.add(node.name)
+            self.forget_counters(node.body, env)
         for item in items[:LOOP_LIMIT]:
             env.variables[node.name] = Variable(Value(item.text, line=item.line), False)
             self.walk(node.body, env, sure=sure)
@@ -267,6 +284,12 @@ class Interpreter:
             env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
             self.rounds(node.body, env, sure=sure)
         self.unknown_rounds.discard(node.name)
+
+    def forget_counters(self, body: list[Step], env: Environment) -> None:
+        """What a loop over hosts that only a run would tell counts up is another number in each round."""
+        for name in counted_up(body):
+            if name in env.variables:
+                env.variables[name] = env.variables[name]._replace(value=Value(UNKNOWN, fixed=False))
 
     def rounds(self, body: list[Step], env: Environment, *, sure: bool) -> None:
         """The first round of a loop, and the second where it starts a training: that has what the first one set."""
@@ -340,6 +363,9 @@ class Interpreter:
             return
         value = expand(raw, self.lookup(env))
         self.differs(name, raw, word.line)
+        self.count_ranks(name, raw, word.line)
+        if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
+            self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))
         if printed := launchers.prints_environment(raw):
             self.dumps[name] = printed
         if plus:
@@ -373,6 +399,18 @@ class Interpreter:
             self.hostnames[name] = line
         elif self.on_every_host and fitting.is_random(raw):
             self.randoms[name] = line
+
+    def count_ranks(self, name: str, raw: str, line: int) -> None:
+        """RANK over all hosts, and a WORLD_SIZE of one host."""
+        if name not in {"RANK", "WORLD_SIZE"}:
+            return
+        self.numbers[name] = raw, line
+        if len(self.numbers) == 2 and rank_numbers.in_script(self.numbers["RANK"][0], self.numbers["WORLD_SIZE"][0]):
+            self.clash(rank_numbers.clash(self.ref(self.numbers["WORLD_SIZE"][1]), self.ref(self.numbers["RANK"][1])))
+
+    def clash(self, found: Clash) -> None:
+        if found not in self.out.clashes:
+            self.out.clashes.append(found)
 
     def element(self, name: str, index: str, item: Word, env: Environment) -> None:
         before = env.variables.get(name)
@@ -433,7 +471,10 @@ class Interpreter:
             if redirect.body and program in _PRINTS:
                 texts.document(self, redirect, redirects, env)
 
-    def call(self, name: str, command: list[Field], env: Environment, *, sure: bool) -> None:
+    def call(
+        self, name: str, command: list[Field], env: Environment, *, sure: bool, body: list[Step] | None = None
+    ) -> None:
+        """A function, or (its body given) a script that is run with arguments."""
         if name in self.active or len(self.active) > NESTING_LIMIT:
             return
         self.active.append(name)
@@ -442,7 +483,7 @@ class Interpreter:
         given["@"] = Variable(Value(UNKNOWN, items=words), False)
         kept = {n: env.variables.get(n) for n in given}
         env.variables.update(given)
-        self.walk(self.functions[name].body, env, sure=sure)
+        self.walk(self.functions[name].body if body is None else body, env, sure=sure)
         env.ended = False
         for n, variable in kept.items():
             env.variables.pop(n, None)

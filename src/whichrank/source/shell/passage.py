@@ -94,13 +94,18 @@ def is_known(program: str) -> bool:
 _WITH_VALUE = frozenset(
     {"-n", "-N", "-c", "-w", "-p", "-J", "-o", "-e", "-t", "-A", "-q", "-H", "-np", "-x", "-D", "-C"}
 )
+# What stands in front of the name of a program that MPI reaches other hosts with: `--mca plm rsh`, `--launcher ssh`.
+_NAMES_A_LAUNCHER = frozenset({
+    "plm", "plm_rsh_agent", "pls", "--launcher", "-launcher", "--bootstrap", "-bootstrap", "--rsh", "-rsh", "-R",
+    "--launch-agent", "-launcher-exec", "--bootstrap-exec", "-bootstrap-exec",
+})  # fmt: skip
 
 
 def command_at(words: Sequence[Field], start: int = 1) -> list[Field]:
     """The command among the arguments of a launcher: from the first word that names a program."""
     for index in range(start, len(words)):
         word = words[index]
-        if word.text.startswith("-") or words[index - 1].text in _WITH_VALUE:
+        if word.text.startswith("-") or words[index - 1].text in _WITH_VALUE | _NAMES_A_LAUNCHER:
             continue
         program = base(word)
         if is_known(program) or re.fullmatch(r"python[\d.]*", program) or re.search(_TRAINS, program):

@@ -6,9 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.facts.releases import release_in
-from whichrank.records.settings import UNKNOWN
+from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.shell import batch, directives, documents, fitting, launchers, step_size, texts
+from whichrank.source.shell.passage import SHELLS
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Environment
+from whichrank.source.shell.syntax import parse
 from whichrank.source.shell.words import Field, Value, keep_unknown, pieces
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ def last(shell: Interpreter, command: list[Field], redirects: list[Redirect], en
     if not command[0].known or command[0].raw in {'"$1"', "$1"}:
         shell.dynamic = True
     body = next((r for r in redirects if r.body), None)
+    if body is None and _written_before(shell, command, env, sure=sure):
+        return
     if body is not None and (program in {"bash", "sh", "zsh", "sbatch", "qsub", "bsub"} or not program):
         texts.inner(shell, documents.unescaped(body), body.body_line, env.through(None, None), sure=sure)
     elif body is not None and program.startswith("python"):
@@ -46,6 +50,23 @@ def last(shell: Interpreter, command: list[Field], redirects: list[Redirect], en
     elif launchers.is_training(command):
         arrive(shell, env)
         fitting.check(shell, command, env)
+
+
+def _written_before(shell: Interpreter, command: list[Field], env: Environment, *, sure: bool) -> bool:
+    """A script that this one wrote by a here-document: it is followed where it is run, with what it gets there."""
+    words = command
+    if launchers.base(command[0]) in SHELLS:
+        words = [word for word in command[1:] if not word.text.startswith("-")]
+    found = shell.scripts.get(launchers.base(words[0])) if words else None
+    if found is None:
+        return False
+    before = len(shell.launches)
+    text, line = found
+    there, shell.expanded_there = shell.expanded_there, shell.on_every_host > 0
+    inner = env.through(None, None)
+    shell.call(f"script {line}", words, inner, sure=sure, body=parse(text, line).body)
+    shell.expanded_there = there
+    return len(shell.launches) > before
 
 
 def onward(
@@ -126,6 +147,10 @@ def behind(
         elif program != "kubectl":
             texts.inner(shell, documents.unescaped(body), body.body_line, inner, sure=sure)
     elif found.script:
+        joint = next((word for word in command if word.text in {"&&", "||", ";", "|"}), None)
+        if joint is not None and program in SHELLS:
+            why = f"only the word behind {program} -c is the script; '{joint.text}' and what follows are its arguments"
+            shell.clash(Clash("-c", shell.ref(joint.line), why, "Put the whole script into one word."))
         text = " ".join(_inner_text(shell, f, env) for f in found.rest)
         texts.inner(shell, text, found.rest[0].line if found.rest else command[0].line, inner, sure=sure)
     elif found.rest:

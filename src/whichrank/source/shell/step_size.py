@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from whichrank.source import memory
 from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.words import Field
 
@@ -113,8 +114,22 @@ def _jsrun(words: Sequence[Field], size: Allocation) -> Allocation:
     )
 
 
+def _limits(words: Sequence[Field]) -> dict[str, Count | None]:
+    """`--shm-size 64m` (of no effect with --ipc=host) and `--ulimit memlock=65536`."""
+    shared, ipc = option(words, frozenset({"--shm-size"})), option(words, frozenset({"--ipc"}))
+    found: dict[str, Count | None] = {"shared": None, "locked": None}
+    if shared is not None and (ipc is None or ipc.text == "private") and (number := memory.size(shared.text)):
+        found["shared"] = Count(number, shared.line, "--shm-size")
+    for index, word in enumerate(words):
+        limit = re.fullmatch(r"(?:--ulimit=)?memlock=(\d+)(?::\d+)?", word.text)
+        if limit and (words[index - 1].text == "--ulimit" or word.text.startswith("--")):
+            found["locked"] = Count(int(limit[1]), word.line, "--ulimit memlock")
+    return found
+
+
 def _container(words: Sequence[Field], size: Allocation) -> Allocation:
     """`--gpus 2`, `--gpus '"device=0,1"'`; `all` says nothing."""
+    size = size._replace(**_limits(words))
     given = option(words, frozenset({"--gpus"}))
     if given is None:
         return size

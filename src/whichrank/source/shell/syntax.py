@@ -8,6 +8,7 @@ can't place is skipped, and nesting is bounded.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from whichrank.source.shell.tokens import Comment, Redirect, Tokens, Word, split_words
@@ -65,12 +66,13 @@ Node: TypeAlias = "Simple | Group | If | Loop | Case | Function"
 class Step:
     """One command of a list, and how it hangs together with those before it."""
 
-    __slots__ = ("after", "apart", "node")
+    __slots__ = ("after", "apart", "background", "node")
 
     def __init__(self, node: Node, after: str = "", apart: bool = False) -> None:
         self.node = node
         self.after = after  # "&&" or "||" where it depends on the one before
         self.apart = apart  # in a pipeline or in the background: it runs in a process of its own
+        self.background = False
 
 
 class Script(NamedTuple):
@@ -78,6 +80,33 @@ class Script(NamedTuple):
     comments: list[Comment]
     whole: bool = True
     """False where nesting was too deep to follow."""
+
+
+_COUNTS = re.compile(
+    r"(?:\(\(|\blet\s+[\"']?)\s*([A-Za-z_]\w*)\s*(?:\+\+|--|[-+]=)"
+    r"|\(\(\s*(?:\+\+|--)\s*([A-Za-z_]\w*)"
+    r"|\b([A-Za-z_]\w*)=(?:\$\(\(|\$\(expr|`expr|\$\[)\s*\$?\{?\3\b"
+)
+
+
+def commands(steps: list[Step]) -> Iterator[Simple]:
+    """The simple commands in these, inside branches and loops too."""
+    for step in steps:
+        node = step.node
+        if isinstance(node, Simple):
+            yield node
+        elif isinstance(node, Group | Loop):
+            yield from commands(node.body)
+        elif isinstance(node, If):
+            yield from commands([inner for _, body in node.branches for inner in body] + node.otherwise)
+        elif isinstance(node, Case):
+            yield from commands([inner for _, body in node.arms for inner in body])
+
+
+def counted_up(steps: list[Step]) -> set[str]:
+    """Variables that these commands count up or down: `i=$((i + 1))`, `((i++))`, `let i+=1`."""
+    texts = (" ".join(word.raw for word in node.words) for node in commands(steps))
+    return {name for text in texts for names in _COUNTS.findall(text) for name in names if name}
 
 
 def parse(text: str, first_line: int = 1) -> Script:
@@ -135,7 +164,7 @@ class _Parser(Tokens):
                 self.advance()
             elif self.at("&"):
                 if found:
-                    found[-1].apart = True
+                    found[-1].apart = found[-1].background = True
                 self.advance()
             elif self.at(";") or self.kind == "newline" or (node is None and not self.at_end()):
                 self.advance()

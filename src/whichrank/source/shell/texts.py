@@ -82,7 +82,9 @@ def document(
         if how == "conf":
             shell.out.baked.append(Baked(target, shell.ref(body.body_line)))
     elif how == "shell":
-        written_script(shell, documents.unescaped(body), body.body_line, env)
+        text = documents.unescaped(body)
+        shell.scripts[target.rsplit("/", 1)[-1]] = (text, body.body_line)
+        written_script(shell, text, body.body_line, env)
     elif how == "python":
         python_program(shell, body)
     elif how in {"manifest", "dockerfile"}:
