@@ -12,9 +12,8 @@ from whichrank.source.code.averaging import averages, shards, wraps
 from whichrank.source.code.calling.binding import default_of_field
 from whichrank.source.code.calling.signals import Interrupted
 from whichrank.source.code.evaluating.choices import other_type
-from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import local_options
-from whichrank.source.code.evaluating.names import WRAPPERS
+from whichrank.source.code.evaluating.names import HANDED_ON, WRAPPERS
 from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.events import Event, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
 # Calls are followed this deep; functions below are still read on their own.
 DEEPEST = 25
 MOST_READINGS = 3
-HANDED_ON = WRAPPERS | {"fsdp2", "metric", "accelerator", "group", ONE_OF_SEVERAL}
-"""Kinds of things that stay what they are when a function hands them on."""
 Holder: TypeAlias = Function | Class | Module
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling.spawning import spawned
-from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
+from whichrank.source.code.evaluating.containers import EACH, ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.expressions import mixed
 from whichrank.source.code.evaluating.ordering import arranged
@@ -20,6 +20,7 @@ from whichrank.source.code.paths.groups import WORLD_GROUP
 from whichrank.source.code.randomness import seeding
 from whichrank.source.code.statements.loops import QUEUES, rounds
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
@@ -281,10 +282,37 @@ def _sharded(frame: Frame, made: Call) -> Value:
     text = dotted(made.node.args[0])
     if text in frame.env:
         frame.env[text] = sharded
-    elif text.startswith("self.") and text.count(".") == 1 and frame.owner is not None:
+    elif text.startswith("self.") and text.count(".") == 1:
         frame.paths[text] = sharded
-        frame.analysis.gather(frame.owner, text[5:], sharded)
+    _keep_sharded(frame, made.node.args[0], sharded)
     return sharded
+
+
+def _keep_sharded(frame: Frame, node: ast.expr, sharded: Value) -> None:
+    """Whose attribute it is that was sharded, or the list of whose elements: `for block in model.blocks`."""
+    if isinstance(node, ast.Name) and (whole := _looped_over(frame, node.id)) is not None:
+        _keep_sharded(frame, whole, Value(tags=frozenset({f"{EACH}fsdp", f"{EACH}fsdp2"})))
+    elif isinstance(node, ast.Subscript):
+        _keep_sharded(frame, node.value, Value(tags=frozenset({f"{EACH}fsdp", f"{EACH}fsdp2"})))
+    elif isinstance(node, ast.Call):
+        inner = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0] if node.args else None
+        if inner is not None and last_name(node.func) in _LISTED:
+            _keep_sharded(frame, inner, sharded)
+    elif isinstance(node, ast.Attribute) and isinstance(owner := frame.aside(node.value)[1].thing, Class):
+        frame.analysis.gather(owner, node.attr, sharded)
+
+
+def _looped_over(frame: Frame, name: str) -> ast.expr | None:
+    """What a loop of this function takes a variable from."""
+    body = frame.function.node
+    for node in walk(body) if body is not None else frame.function.module.nodes:
+        if isinstance(node, ast.For) and any(isinstance(n, ast.Name) and n.id == name for n in walk(node.target)):
+            return node.iter
+    return None
+
+
+_LISTED = frozenset({"enumerate", "reversed", "list", "values", "children", "items", "named_children"})
+"""Calls that go through the parts of a module or of a list."""
 
 
 def _in_workers(frame: Frame, made: Call) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling import implicit
+from whichrank.source.code.calling.handed_over import HANDED_OVER
 from whichrank.source.code.calling.sources import KEYS, asked_environment, rank_value
 from whichrank.source.code.evaluating import neighbours
 from whichrank.source.code.evaluating.choices import CARRIED, chosen, in_doubt, logic
@@ -21,6 +22,7 @@ from whichrank.source.code.evaluating.containers import (
     item_at,
     looked_up,
     part_of,
+    put_there,
 )
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, is_local_path
 from whichrank.source.code.evaluating.names import WRAPPERS, attribute, name
@@ -38,6 +40,7 @@ from whichrank.source.code.values import (
     Value,
     constant,
     functions_of,
+    join,
     per_rank,
     union,
 )
@@ -145,6 +148,8 @@ def _compare(frame: Frame, node: ast.Compare) -> Value:
     none = isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
     if none and kind in {ast.Is, ast.IsNot} and not left.tags & {"element", "optional"}:
         return UNKNOWN  # whether something was given at all is the program's shape, the same everywhere
+    if none and HANDED_OVER in left.tags:
+        return Value(left.length)  # how many there are, not what they are
     if kind in {ast.In, ast.NotIn} and isinstance(node.left, ast.Constant) and not _ranks_only(right):
         return UNKNOWN  # which keys a batch or a configuration has
     ranks = within_world(per_rank(COMPARE[kind], left, right), left, right)
@@ -246,8 +251,9 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         return drawn
     if (wrapped := each_of(base)) is not None:
         return wrapped._replace(taint=union(wrapped.taint, index.taint)) if "group" in wrapped.tags else wrapped
-    if (held := part_of(base, index, key) or looked_up(base, index) or item_at(base, index)) is not None:
-        return held
+    put = put_there(frame, node.value, key)
+    if (held := put or part_of(base, index, key) or looked_up(base, index) or item_at(base, index)) is not None:
+        return join([base.fields[key], held]) if put is not None and base.fields and key in base.fields else held
     ranks = per_rank(lambda a, b: a[b], base, index)
     masked = bool(isinstance(node.slice, ast.Compare) or "mask" in index.tags) and bool(base.taint or index.taint)
     length = union(base.taint, index.taint) if masked else union(index.length, _cut_columns(frame, node.slice))
