@@ -426,7 +426,7 @@ class Analysis:
 
     def all_registered(self, kinds: Iterable[Callee]) -> bool:
         """Whether it is known of each on which ranks it is put into containers."""
-        return all(kind in self.members and kind not in self.placed for kind in kinds)
+        return all(kind in self.members or kind in self.placed for kind in kinds)
 
     def later(self, kind: str, target: object, function: Function, line: int) -> None:
         if isinstance(target, Function):

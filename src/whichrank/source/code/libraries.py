@@ -58,6 +58,8 @@ _KINDS = {
 }  # fmt: skip
 _EQUAL_SAMPLERS = frozenset({"DistributedSampler", "DistributedBatchSampler", "RandomSampler", "SequentialSampler"})
 _SCHEDULE = re.compile(r"(?:LR|LRScheduler|get_\w{0,80}?_schedule\w{0,80})$")
+_PARALLEL_GROUP = re.compile(r"get_(?:tensor_model|pipeline_model|model|context|expert_model)_parallel_group")
+"""Megatron's groups: the ranks are cut into several of each."""
 NAMED = {
     "accelerator": re.compile(r"(?:^|\.|_)accelerator$|^PartialState$"),
     "state": re.compile(r"(?:^|\.)(?:distributed_|partial_)?state$|PartialState"),
@@ -215,6 +217,8 @@ def _object(frame: Frame, made: Call) -> Value | None:
     """Objects of libraries that are known by what made them."""
     if made.name in _KINDS:
         return Value(tags=_KINDS[made.name] | (mixed(made.args).tags & {NODE_LOCAL}))
+    if _PARALLEL_GROUP.fullmatch(made.name) and frame.analysis.project.find(made.full) is None:
+        return Value(tags=frozenset({"group", ONE_OF_SEVERAL}))
     if made.full in rank_sources("local directory"):
         return Value(tags=frozenset({NODE_LOCAL}))
     if made.name == "Trainer" and made.full.split(".")[0] in _TRAINERS:

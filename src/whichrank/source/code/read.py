@@ -21,6 +21,7 @@ from whichrank.source.code.summaries import Noted
 from whichrank.source.code.values import Origin
 
 _DECISIONS = frozenset({"file", "host", "time", "random", "memory", "queue"})
+_TYPE_DECIDED_BY = frozenset({"rank", "data", "part", "host", "memory", "random"})
 _DYNAMIC = {"exec": "exec()", "eval": "eval()", "__import__": "__import__()", "import_module": "import_module()"}
 
 
@@ -98,7 +99,7 @@ def _reduction(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
 
 def _payload(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
     payload, op = noted.payload, noted.op
-    reasons = [o for o in analysis.resolve(payload.cast) if o.kind in {"rank", "data", "part"}]
+    reasons = [o for o in analysis.resolve(payload.cast) if o.kind in _TYPE_DECIDED_BY]
     apart = groups.parts(reasons, op.group) if op.group else bool(reasons)
     if apart and op.kind == "collective":
         yield Disagreement("dtype", operation(op), _reasons(analysis, reasons), "its type differs between ranks")

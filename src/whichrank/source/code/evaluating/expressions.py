@@ -12,7 +12,7 @@ from whichrank.source.code.calling import implicit
 from whichrank.source.code.calling.handed_over import HANDED_OVER
 from whichrank.source.code.calling.sources import KEYS, asked_environment, rank_value
 from whichrank.source.code.evaluating import neighbours
-from whichrank.source.code.evaluating.choices import CARRIED, chosen, in_doubt, logic
+from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, chosen, in_doubt, logic
 from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_chance, within_world
 from whichrank.source.code.evaluating.containers import (
     EACH,
@@ -197,8 +197,10 @@ def _agreed_on(frame: Frame, asked: list[ast.expr], item: ast.expr, events: bool
 
 def _conditional(frame: Frame, node: ast.IfExp) -> Value:
     test = evaluate(frame, node.test)
+    frame.control.append(in_doubt(test))
     then, one = frame.aside(node.body)
     other, two = frame.aside(node.orelse)
+    frame.control.pop()
     if then or other:
         frame.emit(Fork(test, ast.unparse(node.test)[:120], node.lineno, then, other))
     return chosen(test, one, two)
@@ -212,7 +214,7 @@ def _sequence(frame: Frame, node: ast.List | ast.Tuple) -> Value:
     ranks = per_rank(lambda *each: kind(each), *items) if len(items) <= 64 else None
     known = mixed(list(items))._replace(items=items, ranks=ranks if items else (kind(()),) * WORLD)
     held = functions_of(items)
-    if held and isinstance(node, ast.List):
+    if held and isinstance(node, ast.List) and not any(frame.control):
         frame.analysis.placed.update(held)
     known = known.tagged(*types) if (types := of_types(items)) else known
     return known._replace(holds=held)
@@ -230,7 +232,9 @@ def _slice(frame: Frame, base: Value, node: ast.Slice) -> Value:
     tags = base.tags & (CARRIED | {"loader", "set"}) | {tag for tag in base.tags if tag.startswith(("dtype:", "cast:"))}
     if node.step is not None and ast.unparse(node.step) == "-1":
         tags |= {REVERSED}
-    return Value(union(base.taint, marks), union(base.length, length), tags, order=base.order)
+    agreed = node.lower is None and node.upper is not None and AGREED_TAG in ends[0].tags and not ends[0].taint
+    length = CLEAN if agreed else union(base.length, length)  # `mine[:fewest]`
+    return Value(union(base.taint, marks), length, tags, order=base.order)
 
 
 def _subscript(frame: Frame, node: ast.Subscript) -> Value:
