@@ -228,7 +228,11 @@ class Judge:
         return steps
 
     def reasons(self, test: Value) -> list[Origin]:
-        return self._likely(self.analysis.resolve(test.taint)) if differs(test) else []
+        if not differs(test):
+            return []
+        found = self.analysis.resolve(test.taint)
+        # Where the truth was worked out rank by rank, the rank decides, whatever else is among the reasons.
+        return self._likely(found) or [o for o in found if test.ranks is not None and o.kind == "rank"]
 
     def _likely(self, reasons: list[Origin], *, direct: bool = False) -> list[Origin]:
         """A file is there or not for all ranks alike where a test far away asked for it, and so are names of files."""
