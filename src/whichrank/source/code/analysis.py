@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from whichrank.source.code.calling.binding import default_of_field
 from whichrank.source.code.calling.signals import Interrupted
 from whichrank.source.code.evaluating.choices import other_type
 from whichrank.source.code.evaluating.disks import local_options
+from whichrank.source.code.evaluating.expressions import OWN_WIDTH
 from whichrank.source.code.evaluating.names import HANDED_ON, WRAPPERS
 from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.events import Event, Fork, Op, blocks
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 # Calls are followed this deep; functions below are still read on their own.
 DEEPEST = 25
 MOST_READINGS = 3
+_ONE_WIDTH = re.compile(r"padding['\"]?\s*[=:]\s*['\"]max_length")
 Holder: TypeAlias = Function | Class | Module
 
 
@@ -106,6 +109,8 @@ class Analysis:
     frames: dict[Function, Frame] = field(default_factory=dict)
     """Functions that are being read, with what is known in them so far."""
     unsure: Unsure = field(default_factory=Unsure)
+    one_width: bool = False
+    """Whether the project pads all batches to one width."""
     operations: int = 0
     depth: int = 0
     gathers: bool = True
@@ -119,6 +124,8 @@ class Analysis:
         self.log_handlers = tuple(self._handlers_of_records())
         self.local_options = frozenset(name for module in modules for name in local_options(module))
         self.own_types = any("set_default_" in line for module in modules for line in module.lines)
+        lines = (line for module in modules for line in module.lines if "max_length" in line)
+        self.one_width = any(map(_ONE_WIDTH.search, lines))
         self.cuts = any(name.endswith(".fully_shard") for module in modules for name in module.imports.values())
         self.local_gradients = any(map(shards, modules)) or not any(map(wraps, modules))
         for module in self.project.modules.values():
@@ -397,6 +404,10 @@ class Analysis:
         payload = UNKNOWN
         if spec.payload is not None and spec.payload < len(made.args):
             payload = made.args[spec.payload]
+            if OWN_WIDTH in payload.tags and not self.one_width:
+                said = "this rank's batch is padded to its own longest sequence"
+                own = Origin("data", said, op.function.module.label, op.line)
+                payload = payload._replace(length=payload.length | {own})
         root, reduction = arguments
         if root.taint or reduction.taint or payload.length or payload.cast:
             self.noted.append(Noted(op, root, reduction, payload, spec))

@@ -60,6 +60,10 @@ AMOUNT = "amount"
 """Marks a number that was taken from data: `lengths.max().item()`."""
 COLUMNS = "columns"
 """Marks a place in a shape that is not the first: a filter keeps fewer rows, not fewer columns."""
+OWN_WIDTH = "own width"
+"""Marks a tensor that is as wide as the longest sequence of this rank's batch."""
+_PADDED_FIELDS = frozenset({"input_ids", "attention_mask"})
+"""What tokenizers pad to the longest sequence of a batch."""
 _NUMBERS = {"int": "int64", "len": "int64", "float": "float32"}
 """The types of tensors that are made of what these give."""
 _SMALL = 1 << 20
@@ -264,7 +268,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     if masked and not any(isinstance(origin, Origin) for origin in length):
         length |= {Origin("data", "a mask keeps another number of elements on every rank", *frame.at(node))}
     taint = union(base.taint, index.taint)
-    return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
+    tags = base.tags & CARRIED | ({OWN_WIDTH} if key in _PADDED_FIELDS and taint else set())
+    return Value(taint, length, tags, ranks) if taint or ranks is not None or length else UNKNOWN
 
 
 def _cut_columns(frame: Frame, index: ast.expr) -> Taint:
