@@ -320,7 +320,9 @@ class Judge:
                 reasons = [Origin("order", f"{said} {o.what}", o.file, o.line) for o in found]
         if not reasons:
             return
-        body = self.concerned(self.sequences.of(event.body), event.test, reasons)
+        body = self.sequences.of(event.body)
+        if not (event.test.order and len({step.op.group for step in body}) > 1):
+            body = self.concerned(body, event.test, reasons)
         if keys(body):
             self.add(shape, reasons, event.line, event.text, body, [])
 
