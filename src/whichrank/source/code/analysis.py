@@ -231,7 +231,7 @@ class Analysis:
         made.events, made.env = frame.out, frame.env
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
-        made.writes, made.splits, made.fills = frame.writes, frame.splits, frame.fills
+        made.writes, made.splits, made.fills = _as_left(frame), frame.splits, frame.fills
         made.grows, made.counts, made.asks_for = frame.grows, frame.counts, frame.asks_for
         made.ends = how_it_ends(function, frame.out) if not frame.generator else None
         made.quits = quits(function, frame.out)
@@ -445,6 +445,16 @@ class Analysis:
 
 
 _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
+
+
+def _as_left(frame: Frame) -> dict[str, Value]:
+    """Attributes that a method assigns, with why their shape or type differs where its branches meet again."""
+    left = dict(frame.writes)
+    for name, value in frame.writes.items():
+        at_end = frame.paths.get(f"self.{name}", UNKNOWN)
+        if at_end.length or at_end.cast:
+            left[name] = value._replace(length=union(value.length, at_end.length), cast=union(value.cast, at_end.cast))
+    return left
 
 
 def _as_it_came(value: Value) -> ParamOrigin | None:

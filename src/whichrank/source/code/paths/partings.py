@@ -31,6 +31,7 @@ from whichrank.source.code.paths.differences import (
     operation,
     ops,
     place,
+    root_of,
     speaks,
 )
 from whichrank.source.code.paths.failures import judge_attempt
@@ -292,7 +293,7 @@ class Judge:
         for one, two in zip(here, there, strict=False):
             if one.op is two.op or one.op.name != two.op.name:
                 continue
-            for about, a, b in (("root", one.op.root, two.op.root), ("op", one.op.reduction, two.op.reduction)):
+            for about, a, b in (("root", root_of(one.op), root_of(two.op)), ("op", one.op.reduction, two.op.reduction)):
                 if a != b and a and b and constant_text(a) and constant_text(b):
                     said = f"{a} on some ranks, {b} on the others (line {two.op.line})"
                     self.disagreements.append(
