@@ -93,7 +93,8 @@ def parted(code: str, cause: str, parting: Parting, message: str, fix: tuple[str
     """
     kind = main_kind(parting)
     way = (parting.concerned.ref, *parting.via, parting.at)
-    refs = (*(way[::-1] if parting.shape == "break" else way), *(reason.ref for reason in parting.reasons))
+    decided = parting.shape == "break" or (parting.shape == "while" and parting.test != "True")
+    refs = (*(way[::-1] if decided else way), *(reason.ref for reason in parting.reasons))
     severity: Severity = "error" if kind in BY_RANK else "warning"
     return told(code, cause, "hang", severity, CONFIDENCE.get(kind, 0.7), message, refs, fix)
 
