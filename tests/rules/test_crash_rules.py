@@ -137,6 +137,7 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("HOST101", "NCCL's buffers", {"a.log": texts.nccl("Cuda failure 2 'out of memory'", rank=1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
     ("HOST102", "Slurm saw the killer", {"job.log": "slurmstepd: error: Detected 1 oom_kill event in StepId=71.0. Some of the step tasks have been OOM Killed.\n"}, ()),
     ("HOST102", "Slurm names the task", {**texts.ranks(4, {}, CLOSED), "slurm.out": "srun: error: node7: task 2: Out Of Memory\n"}, (2,)),
+    ("HOST102", "killed when memory was short", {"a.log": "node7: [INFO] [utils.py:793:see_memory_usage] CPU Virtual Memory:  used = 441.62 GB, percent = 97.7%\n" + texts.table({0: -9, 1: -15}, 0)}, (0,)),
     ("HOST102", "allocation failed", texts.ranks(2, {1: texts.traceback("RuntimeError: [enforce fail at alloc_cpu.cpp:83] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes. Error code 12 (Cannot allocate memory)")}), (1,)),
     ("HOST103", "by the agent's table", {"agent.err": texts.table({0: -15, 1: -15, 2: -9}, 2)}, (2,)),
     ("HOST103", "by Slurm, one task per rank", {**texts.ranks(4, {}, CLOSED), "slurm.out": SLURM}, (2,)),

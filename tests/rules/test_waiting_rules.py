@@ -33,6 +33,7 @@ def judged(folder: Path) -> Diagnosis:
         ("left_early", "COLL112", "teardown-hang", (1,)),
         ("left_loop_early", "COLL139", "conditional-collective", (0, 2)),
         ("lock_around_a_gather", "COLL105", "process-group-order", (2,)),
+        ("batch_left_out", "COLL132", "p2p-unmatched", (2,)),
         ("forward_of_one_rank", "COLL101", "conditional-collective", (3,)),
         ("held_with_an_old_dump", "SLOW107", "rank-stuck-in-user-code", (2,)),
     ],
@@ -51,6 +52,8 @@ def test_who_is_behind_it(name, code, cause, ranks):
         ("send_left_out", "COLL107", "p2p-unmatched", (3,), ()),
         ("extra_gather_long_ago", "COLL102", "rank0-only-collective", (0,), ()),
         ("left_by_os_exit", "COLL112", "teardown-hang", (2,), ()),
+        ("batch_left_out", "COLL107", "p2p-unmatched", (2,), ()),
+        ("two_sides", "COLL139", "conditional-collective", (), (0, 1, 2, 3)),
         ("other_partners", "COLL106", "p2p-unmatched", (), (0, 1, 2, 3)),
     ],
 )
@@ -60,6 +63,16 @@ def test_who_is_behind_it_on_nccl(name, code, cause, ranks, candidates):
     assert (found.findings[0].code, verdict.cause, verdict.culprits.ranks) == (code, cause, ranks)
     assert verdict.culprits.candidates == candidates
     assert verdict.category == ("crash" if name == "left_by_os_exit" else "hang")
+
+
+def test_of_whom_a_batch_is_not_known(tmp_path):
+    """Ranks that wait for messages are not to blame for not coming elsewhere."""
+
+    def without_batch(row):
+        row["in"] = None if "batch" in str(row.get("in")) else row.get("in")
+
+    culprits = judged(edited("batch_left_out", tmp_path, without_batch)).verdict.culprits
+    assert (culprits.ranks, culprits.candidates) == ((), (0, 2, 4, 5))
 
 
 def test_handles_of_messages_that_all_wait_for():

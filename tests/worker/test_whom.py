@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from whichrank.worker.main_thread import MainThread
+from whichrank.worker.main_thread import MainThread, _posted
 
 FILE = "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py"
 
@@ -70,3 +70,20 @@ def test_the_group_of_a_collective(ranks, said, monkeypatch):
     assert seen_in("def all_reduce(tensor, group=None):", f"all_reduce(0, {name}.group)") == said
     assert seen_in("def all_reduce(tensor, group=None):", f"all_reduce(0, {name}.every)") == "all_reduce"
     assert seen_in("def all_reduce(tensor, group=None):", "all_reduce(0, [])") == "all_reduce"
+
+
+def test_the_messages_that_a_function_has_posted(monkeypatch):
+    """`request.wait()` has no frame of its own: the list of messages beside it says whom it is with."""
+
+    class P2POp:
+        def __init__(self, peer):
+            self.peer = peer
+
+    monkeypatch.setitem(sys.modules, "torch.distributed.distributed_c10d", types.SimpleNamespace(P2POp=P2POp))
+
+    def exchange():
+        ops = [P2POp(4), P2POp(2), P2POp(4)]
+        return sys._getframe(), len(ops)
+
+    assert _posted(exchange()[0]) == "batch_isend_irecv of 2,4"
+    assert _posted(sys._getframe()) == ""

@@ -30,7 +30,7 @@ from whichrank.timeline.clocks.log_times import with_year
 from whichrank.timeline.collectives.arrivals import Late, find_late
 from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
-from whichrank.timeline.collectives.point_to_point import left_exchange
+from whichrank.timeline.collectives.point_to_point import left_exchange, without_receivers
 from whichrank.timeline.collectives.troubles.root import find_troubles, in_progress
 from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble, after_the_shift
 from whichrank.timeline.collectives.unrecorded import BY_ABSENCE, cycle
@@ -156,6 +156,7 @@ class Case:
             found = [t for t in found if t.shape not in BY_ABSENCE or not set(t.ranks) & set(circle.ranks)]
         if (left := left_exchange(self)) is not None:
             found = [replace(t, shape="left-messages", ranks=(left,)) if left in t.meeting.joined else t for t in found]
+        found = [without_receivers(self, t) for t in found]
         if self.stands_still:
             found = after_the_shift(found)
         if self.has_dumps or not self.stands_still:

@@ -20,6 +20,9 @@ FRAMES = 80
 LINES = 4096
 MEMBERS = 32
 """Characters of a group's members that are told."""
+MESSAGES = 64
+"""Of a batch that are looked at."""
+STOOD_NS = 2_000_000_000
 ORDINARY = 60
 """Beats with progress inside a function after which its name means nothing: `train_and_evaluate` is the loop itself."""
 _JOINING = frozenset({"init_process_group", "new_group", "_new_process_group_helper", "split_group", "rendezvous"})
@@ -110,6 +113,7 @@ class MainThread:
         running = frame is not None and frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _RUNNING
         self._named.clear()
         self.follows = False
+        inner, stood = frame, 0 < self.still_ns < now_ns - STOOD_NS
         for _ in range(FRAMES):
             if frame is None:
                 break
@@ -124,6 +128,8 @@ class MainThread:
             if "place" not in found:
                 if user:
                     found["place"] = f"{code.co_filename}:{frame.f_lineno} {code.co_name}"[-300:]
+                    if stood and frame is inner:
+                        found["operation"] = _posted(frame)
                 else:
                     self.follows = self.follows or code.co_filename.endswith(_SHADOW)
                     self._inside(frame, found)
@@ -233,6 +239,17 @@ def _operation(frame: types.FrameType) -> str:
     argument, word = _WHOM.get(name, ("", ""))
     whom = frame.f_locals.get(argument) if argument else None
     return (f"{name} {word} {whom}" if type(whom) is int else name) + _members(frame.f_locals.get("group"))
+
+
+def _posted(frame: types.FrameType) -> str:
+    """`batch_isend_irecv of 0,2` where the function holds messages that it has posted: the peers that they are of.
+
+    `work.wait()` has no frame of its own, and Gloo's recorder holds no message."""
+    kind = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "P2POp", None)
+    lists = [value for value in frame.f_locals.values() if type(value) is list] if kind is not None else []
+    peers = {message.peer for posted in lists for message in posted[:MESSAGES] if type(message) is kind}
+    text = ranges(sorted(peers))
+    return f"batch_isend_irecv of {text}" if text and len(text) <= MEMBERS else ""
 
 
 def _members(group: object) -> str:

@@ -62,7 +62,9 @@ def rendered(diagnosis: Diagnosis, name: str, output: Path | None, *, verbose: b
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The training code, to point at the lines that should agree.",
 )
-@click.option("--why", is_flag=True, help="Show how far the job came, and every hypothesis with what speaks for and against it.")
+@click.option(
+    "--why", is_flag=True, help="Show how far the job came, and every hypothesis with what speaks for and against it."
+)
 @click.option("--verbose", "-v", is_flag=True, help="List all files and rules in the coverage.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes to read with (default: one per core).")
 @click.option(

@@ -47,7 +47,9 @@ _HOST_TOKEN = re.compile(
 _LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,8}}(?:[-|] )?(?=\[?rank[ _=]?\d)")
 _TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
 _MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:out|err|diag)>:? ?")
-_RAY = re.compile(r"\(([\w.:<>-]{0,60} ?)pid=(\d{1,10})(?:, ip=([\w.:-]{1,60}))?\) ?")
+_RAY = re.compile(
+    r"\((?:[\w.:<>-]{0,60},? ?)(?:rank=(\d{1,6}), )?pid=(\d{1,10})(?:, ip=([\w.:-]{1,60}))?(?:, rank=(\d{1,6}))?\) ?"
+)
 _POD = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?")
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([\w.-]{1,253}) [\w./@-]{1,64}\[(\d{1,10})\]: ")
@@ -198,6 +200,8 @@ def listen(line: bytes, clock: Clock) -> Voice:
 def _peeled(line: bytes, clock: Clock) -> Voice:
     """Peels the prefixes of a line, at most eight deep."""
     voice = Voice(strip_ansi(line.decode("utf-8", "replace").rstrip("\r\n")))
+    if voice.text.startswith(" [20"):  # as Megatron writes it
+        voice.text = voice.text[1:]
     if voice.text.startswith("{"):
         _unwrap_json(voice, clock)
     elif clock.prefix is not None:
@@ -238,6 +242,8 @@ def _peel_who(voice: Voice) -> bool:
         match = _RAY.match(text)
         if match:
             voice.pid, voice.host = int(match[2]), match[3] or voice.host
+            named = match[1] or match[4]
+            voice.rank = int(named) if named else voice.rank
     elif first == "|" or (first == " " and "|" in text[:26]):
         match = _BUILD.match(text)
     elif first in " 0123456789" and (match := _TASK.match(text)):

@@ -41,7 +41,7 @@ from whichrank.records.events.run_state import LossNonfinite
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import deaths, exceptions, statements
+from whichrank.timeline.job_state import deaths, exceptions, missing_files, statements
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "CODE101"
@@ -92,6 +92,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     raised = exceptions.own_exceptions(case) or exceptions.unclaimed_cuda_errors(case)
     if case.events(LossNonfinite):
         raised = [sign for sign in raised if not _NOT_FINITE.search(sign.text)]  # it says what the losses had said
+        if not raised:
+            return []
+    if raised and (missed := missing_files.not_shared(case)) is not None:
+        raised = [sign for sign in raised if missing_files.path_in(sign) != missed[0]]  # the folder is not shared
         if not raised:
             return []
     if raised:

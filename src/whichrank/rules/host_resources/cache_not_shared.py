@@ -9,7 +9,7 @@ late.
 
 ## How it decides
 The missing path lies in a cache, an index or a build folder. It counts where only some of the ranks miss it, or where
-the rank that misses it is not rank 0.
+the rank that misses it is not rank 0. Any other path counts where several ranks miss the same one and rank 0 does not.
 
 ## Example
 `FileNotFoundError: [Errno 2] No such file or directory: '/data/index-cache/abc_shuffle_idx.npy'`
@@ -28,7 +28,7 @@ from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state import known_messages, missing_files, statements
 
 CODE = "HOST201"
 CAUSE = "cache-not-shared"
@@ -51,7 +51,19 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return building.SILENT
     told = [s for s in known_messages.of_cause(case, CAUSE) if s.signature.role == "root"]
     ranks = {s.sign.rank for s in told if s.sign.rank is not None}
-    if not told or (ranks and (0 in ranks or len(ranks) == case.world)):
+    if not told:
+        return _of_one_path(case)
+    if ranks and (0 in ranks or len(ranks) == case.world):
         return []
     sure = 0.74 if ranks else 0.58
     return [building.tell_of(case, _CLAIM, "{who} misses a file that another rank prepared: {what}.", told, sure)]
+
+
+def _of_one_path(case: Case) -> list[Finding]:
+    found = missing_files.not_shared(case)
+    if found is None:
+        return []
+    path, signs = found
+    ranks = tuple(sorted(signs))
+    message = f"{building.who(case, ranks)} miss {path}, which rank 0 does not miss: its folder is not shared."
+    return [building.found(case, _CLAIM, list(signs.values()), message, 0.74, ranks)]

@@ -10,7 +10,8 @@ buffers add up, or the container's limit is far below what the host has.
 ## How it decides
 The scheduler's own words (`oom_kill event`, `task 5: Out Of Memory`), or an allocation that failed in the process
 (`DefaultCPUAllocator`, `MemoryError`, `std::bad_alloc`, errno 12). A process that was killed on the host that the
-scheduler names is the rank. SIGKILL alone is reported as a killed rank, with this cause among the alternatives.
+scheduler names is the rank. SIGKILL alone is reported as a killed rank, with this cause among the alternatives, unless
+the host had said before that nearly all of its memory was in use.
 
 ## Example
 `slurmstepd: error: Detected 1 oom_kill event in StepId=71.0`, and task 5 was `Killed`.
@@ -57,10 +58,21 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     killer += statements.beside(killer, statements.known(case, CAUSE))
     failed = [s for s in statements.said(case, *_WORDS) if "OutOfMemoryError" not in s.text and "ibv_" not in s.text]
     if not killer and not failed:
-        return []
-    killed = [d.sign for d in deaths.deaths(case) if d.signal == deaths.KILL and not d.by_launcher] if killer else []
+        return _short_of_memory(case)
+    killed = deaths.killed(case) if killer else []
     signs = statements.first_to_fail([*killer, *failed, *killed])
     ranks = statements.ranks_of([*failed, *killed]) or (deaths.only_one_failed(case) if failed else ())
     what = "was killed for lack of host memory" if killer else "could not get host memory"
     message = f"{building.who(case, ranks, signs)} {what}{building.others(case, ranks)}."
     return [building.found(case, _CLAIM, signs, message, 0.9 if killer or statements.ranks_of(failed) else 0.8, ranks)]
+
+
+def _short_of_memory(case: Case) -> list[Finding]:
+    """Processes that ended by SIGKILL on a host that had said that its memory was nearly used up."""
+    killed, full = deaths.killed_when_memory_was_short(case)
+    if not killed:
+        return []
+    signs = statements.first_to_fail(killed)
+    ranks = statements.ranks_of(signs)
+    message = f"{building.who(case, ranks, signs)} was killed when nearly all of the host's memory was in use"
+    return [building.found(case, _CLAIM, [*signs, full[-1]], f"{message}{building.others(case, ranks)}.", 0.72, ranks)]

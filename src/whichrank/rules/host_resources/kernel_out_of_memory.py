@@ -32,7 +32,6 @@ from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import deaths, kernel_events
 from whichrank.timeline.job_state.kernel_events import Weight
-from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST150"
 CAUSE = "host-out-of-memory"
@@ -99,7 +98,7 @@ def _victim_unknown(case: Case) -> list[Finding]:
 def _of_another_job(case: Case, event: KernelEvent) -> bool:
     """Every rank is known by its process and was seen alive or to end otherwise, and no worker of theirs was killed."""
     seen = {*case.stacks, *(e.rank for e in case.events(ProcessExit) if e.exitcode is not None)}
-    spared = seen.issuperset(range(case.world)) and not _killed(case) and not case.events(DataloaderWorkerDied)
+    spared = seen.issuperset(range(case.world)) and not deaths.killed(case) and not case.events(DataloaderWorkerDied)
     return spared and case.hardware.stranger(event.pid, event.host)
 
 
@@ -119,11 +118,8 @@ def _inside(event: KernelEvent) -> str:
 def _killed_there(case: Case, event: KernelEvent) -> tuple[int, ...]:
     """The one rank that its launcher saw killed on that host: the pid may be of another namespace."""
     ranks = {
-        s.rank for s in _killed(case) if s.rank is not None and (event.host is None or s.host in (None, event.host))
+        s.rank
+        for s in deaths.killed(case)
+        if s.rank is not None and (event.host is None or s.host in (None, event.host))
     }
     return tuple(ranks) if len(ranks) == 1 and kernel_events.is_trainer(event.process) else ()
-
-
-def _killed(case: Case) -> list[Statement]:
-    """Processes of the job that ended by SIGKILL, and not by their launcher's."""
-    return [d.sign for d in deaths.deaths(case) if d.signal == deaths.KILL and not d.by_launcher]

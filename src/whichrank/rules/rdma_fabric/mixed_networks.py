@@ -37,6 +37,7 @@ CODE = "RDMA213"
 CAUSE = "ib-device-not-exposed"
 
 _SOCKETS = "Socket"
+_OFF = {"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("Socket", "socket", "SOCKET")}
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -57,24 +58,40 @@ def _finding(case: Case, odd: list[str], rest: list[str], told: dict[str, list[N
     process, other = told[odd[0]][0], told[rest[0]][0]
     seen = observed(case)
     missing = any(p.no_ib_device for host in odd for p in told[host])
+    name = _switched_off(odd, rest, told)
+    alternatives = (Alternative("wrong-environment", 0.1, "RDMA may be switched off there by a variable"),)
+    where = ", ".join(odd[:4])
+    because = f": {name} is set there alone" if name else ""
+    fix = (
+        f"Make the RDMA devices visible on {where}: ibv_devinfo, /dev/infiniband in the container.",
+        "Or take that host out of the job.",
+    )
     return Finding(
         code=CODE,
-        cause=CAUSE,
+        cause="wrong-environment" if name else CAUSE,
         category=seen if seen in ("hang", "crash") else "slow",
         severity="error" if seen in ("hang", "crash") else "warning",
-        confidence=0.82 if missing else 0.66,
+        confidence=0.82 if missing else 0.78 if name else 0.66,
         subject=Subject(hosts=tuple(odd)),
-        message=f"NCCL uses sockets on {', '.join(odd[:4])}, and {other.network} on the other {len(rest)} hosts.",
+        message=f"NCCL uses sockets on {where}, and {other.network} on the other {len(rest)} hosts{because}.",
         evidence=(_ref(process), _ref(other)),
-        alternatives=(Alternative("wrong-environment", 0.1, "RDMA may be switched off there by a variable"),),
+        alternatives=(Alternative(CAUSE, 0.1, "it may have no RDMA devices either"),) if name else alternatives,
         next=(
             NextStep("ibv_devinfo; ls /dev/infiniband", "shows whether that host has RDMA devices", (CAUSE,), "none"),
         ),
-        fix=(
-            f"Make the RDMA devices visible on {', '.join(odd[:4])}: ibv_devinfo, /dev/infiniband in the container.",
-            "Or take that host out of the job.",
-        ),
+        fix=(f"Unset {name.split('=')[0]} on {where}, or set it alike on all hosts.",) if name else fix,
     )
+
+
+def _switched_off(odd: list[str], rest: list[str], told: dict[str, list[NcclProcess]]) -> str:
+    """The variable that only they have, and that takes RDMA away: `NCCL_IB_DISABLE=1`."""
+    for name, values in _OFF.items():
+        mine = [p.env.get(name, "") for host in odd for p in told[host]]
+        others = {p.env.get(name, "") for host in rest for p in told[host]}
+        value = next((v for v in mine if v in values), "")
+        if value and value not in others:
+            return f"{name}={value}"
+    return ""
 
 
 def _ref(process: NcclProcess) -> Ref:

@@ -369,7 +369,8 @@ def _others_wait(away: tuple[RankState, ...]) -> Silence:
     busy = [seen for seen in away if seen.busy is not False]
     if not busy:
         inside = f" in its {working}" if working else ""
-        why = f"{_named([seen.rank for seen in away])} does nothing{inside} while others wait"
+        verb = "does" if len(away) == 1 else "do"
+        why = f"{_named([seen.rank for seen in away])} {verb} nothing{inside} while others wait"
         limit = BUSY_S if working == DEBUGGER else LONG_WORK_S if working else IDLE_S
         asleep = all(seen.asleep or seen.stopped for seen in away) and not working
         soon = SOON_LEADER_S if leads else SOON_ASLEEP_S

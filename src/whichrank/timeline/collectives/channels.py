@@ -45,6 +45,14 @@ def in_batch(lineup: Lineup, row: int) -> bool:
     return False
 
 
+def in_one_batch(lineup: Lineup, one: int, other: int) -> bool:
+    """Whether two messages of a rank were posted by the same `batch_isend_irecv`."""
+    between = range(min(one, other), max(one, other))
+    if len(between) > _LARGEST_BATCH or not in_batch(lineup, one):
+        return False
+    return all(lineup.p2p[row] and lineup.call_of(row).op != "coalesced" for row in between)
+
+
 def channels(lineup: Lineup) -> list[Channel]:
     """Every channel that somebody has used."""
     rows = np.flatnonzero(lineup.p2p & (lineup.group >= 0))

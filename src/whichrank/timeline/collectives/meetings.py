@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whichrank.timeline.collectives.attendance import Attendance, attendance
-from whichrank.timeline.collectives.channels import Channel, Rows, channels
+from whichrank.timeline.collectives.channels import Channel, Rows, channels, in_one_batch
 from whichrank.timeline.collectives.lineup import Bools, Lineup
 from whichrank.timeline.collectives.signature import proves_all_joined
 from whichrank.timeline.identity.groups import Sorted
@@ -181,7 +181,18 @@ def _meeting(lineup: Lineup, draft: _Draft, known: Meetings) -> Meeting:
 def channel_meetings(lineup: Lineup) -> list[Meeting]:
     """The first unfinished message of every channel: the n-th send belongs to the n-th recv."""
     found = (_channel_meeting(lineup, channel) for channel in channels(lineup))
-    return [meeting for meeting in found if meeting is not None]
+    pending = [meeting for meeting in found if meeting is not None]
+    open_rows = {rank: row for m in pending if m.absent or m.unseen for rank, row in m.joined.items()}
+    return [m for m in pending if not _only_beside_an_open_one(lineup, m, open_rows)]
+
+
+def _only_beside_an_open_one(lineup: Lineup, meeting: Meeting, open_rows: dict[int, int]) -> bool:
+    """Whether its other side finished, and it is unfinished only as a part of a batch whose other parts wait."""
+    if not meeting.finished or meeting.absent or meeting.unseen or meeting.disagrees:
+        return False
+    return all(
+        rank in open_rows and in_one_batch(lineup, meeting.joined[rank], open_rows[rank]) for rank in meeting.pending
+    )
 
 
 def _channel_meeting(lineup: Lineup, channel: Channel) -> Meeting | None:

@@ -8,12 +8,13 @@ while the others wait for its message has left the exchange.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from whichrank.records.dump import Frame
 from whichrank.records.events.collectives import InOperation
 from whichrank.records.stack import ProcessStack, is_user_frame, main_thread
+from whichrank.timeline.collectives.troubles.trouble import Trouble
 from whichrank.timeline.job_state.activity import MESSAGES, RECEIVES, SENDS
 
 if TYPE_CHECKING:
@@ -103,6 +104,19 @@ def left_exchange(case: Case) -> int | None:
     beside = {rank: case.activities.get(rank) for rank in range(case.world) if rank not in waits}
     together = all(a is not None and (a.collective, a.place) == (its.collective, its.place) for a in beside.values())
     return end if together else None
+
+
+def without_receivers(case: Case, trouble: Trouble) -> Trouble:
+    """Ranks that did not come because they wait for messages are not to blame: one that came owes them its half."""
+    doing = [case.activities.get(rank) for rank in trouble.ranks]
+    if trouble.shape != "stopped" or not all(a is not None and a.collective in MESSAGES for a in doing):
+        return trouble
+    posted = {e.rank: set(e.ranks) for e in case.events(InOperation) if e.op in MESSAGES and e.rank in trouble.ranks}
+    common = set(trouble.victims).intersection(*(posted.get(rank, trouble.victims) for rank in trouble.ranks))
+    one = tuple(common) if len(common) == 1 and posted else ()
+    owing = () if one else tuple(sorted(common)) or trouble.victims
+    rest = tuple(sorted({*trouble.ranks, *trouble.victims} - {*one, *owing}))
+    return replace(trouble, shape="left-messages", ranks=one, candidates=owing, victims=rest)
 
 
 def _end(waits: dict[int, int], rank: int) -> int | None:

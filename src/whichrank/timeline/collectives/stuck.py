@@ -80,6 +80,10 @@ def held_up(case: Case) -> list[Held]:
         if case.goes_on:
             return []  # nobody has waited for longer than usual: it comes, only late perhaps
         return [Held(rank, doing[rank], waiting, "stacks") for rank in named]
+    if standing is not None and not waiting:
+        timed_out = tuple(standing.waiting)
+        late = [rank for rank in doing if rank not in standing.waiting and rank not in standing.ahead]
+        return [Held(rank, doing[rank], timed_out, "watchdog") for rank in late if len(late) <= len(timed_out)]
     return []
 
 

@@ -17,6 +17,7 @@ from whichrank.records.events.launchers import (
     ProcessLeft,
 )
 from whichrank.records.events.watchdog import WatchdogStuck, WatchdogTerminated, WatchdogTimeout
+from whichrank.timeline.job_state import known_messages
 from whichrank.timeline.job_state.statements import TIMED_OUT, Statement, rank_of, statement
 
 if TYPE_CHECKING:
@@ -118,6 +119,18 @@ def out_of_memory(case: Case) -> list[Death]:
         for d in deaths(case)
         if isinstance(d.sign.event, ProcessExit) and d.sign.event.reason.startswith("Out Of Memory")
     ]
+
+
+def killed(case: Case) -> list[Statement]:
+    """Processes that ended by SIGKILL, and not by their launcher's."""
+    return [d.sign for d in deaths(case) if d.signal == KILL and not d.by_launcher]
+
+
+def killed_when_memory_was_short(case: Case) -> tuple[list[Statement], list[Statement]]:
+    """Those of them on hosts that had said that their memory was nearly used up, and where they said so."""
+    full = [s.sign for s in known_messages.seen(case, "memory-nearly-full")]
+    hosts = {s.host for s in full}
+    return [s for s in killed(case) if full and (None in hosts or s.host is None or s.host in hosts)], full
 
 
 def only_one_failed(case: Case) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from whichrank.facts.messages import REPORT, signatures
+from whichrank.facts.taxonomy import causes
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Frame
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
 TOGETHER_NS = 10_000_000_000
+_STEP = re.compile(r"\b(?:global_step|iteration|step|iter)\b[ #:=]{1,3}(\d{1,12})")
 
 """Ranks that fail within this time fail together: C++ stamps are good to a second, hosts' clocks to some."""
 
@@ -246,10 +249,16 @@ def survived(case: Case, event: Event) -> bool:
 
 def dismissed(case: Case, event: Event) -> bool:
     """Whether an event is no cause: training went on, and it is not what one rank alone said before it failed first."""
-    if not survived(case, event):
+    if not survived(case, event) or _spoils_results(event):
         return False
     rank = told_rank(event)
     return rank not in case.first_to_fail or case.index.said_by[_same(event)] != {rank}
+
+
+def _spoils_results(event: Event) -> bool:
+    """Whether it tells of wrong numbers: a job goes on with those."""
+    cause = signatures()[event.signature].cause if isinstance(event, KnownMessage) else ""
+    return cause in causes() and causes()[cause].usual_category == "corruption"
 
 
 def _same(event: Event) -> object:
@@ -300,10 +309,14 @@ def went_on(case: Case, found: Statement) -> bool:
 
 
 def first_to_fail(signs: Sequence[Statement]) -> list[Statement]:
-    """Those that failed together with the first; a sign without a time of its own is kept."""
+    """Those that failed together with the first; a sign without a time of its own is kept beside those that have one.
+
+    Where none has one, the step that each of them names tells them apart."""
     times = [s.time_ns for s in signs if s.time_ns is not None]
     if not times:
-        return list(signs)
+        steps = [int(named[1]) if (named := _STEP.search(s.text)) else -1 for s in signs]
+        first = min(steps, default=-1)
+        return [s for s, step in zip(signs, steps, strict=True) if step == first] if first >= 0 else list(signs)
     last = min(times) + TOGETHER_NS
     return [s for s in signs if s.time_ns is None or s.time_ns <= last]
 

@@ -80,9 +80,10 @@ def _left_loop(case: Case, gone: Leavers) -> Finding:
 
 def _finding(case: Case, cycle: GroupCycle) -> Finding:
     groups = unrecorded.waits(case)
-    parts = [_part(case, rank, groups.get(rank)) for rank in cycle.ranks[:4]]
-    places = (case.activities[rank].place for rank in cycle.ranks[:4] if rank in case.activities)
-    ranks = tuple(sorted(cycle.ranks if cycle.all_in_groups else _around_the_call(cycle, groups)))
+    ranks = tuple(sorted(cycle.ranks if cycle.all_in_groups else _around_the_call(case, cycle, groups)))
+    shown = cycle.ranks[:4] if cycle.all_in_groups else ranks[:4]
+    parts = [_part(case, rank, groups.get(rank)) for rank in shown]
+    places = (case.activities[rank].place for rank in shown if rank in case.activities)
     cause = CAUSE if cycle.all_in_groups else "conditional-collective"
     other = "conditional-collective" if cycle.all_in_groups else CAUSE
     return Finding(
@@ -104,10 +105,15 @@ def _finding(case: Case, cycle: GroupCycle) -> Finding:
     )
 
 
-def _around_the_call(cycle: GroupCycle, groups: dict[int, tuple[int, ...]]) -> set[int]:
-    """Who is in a group's first call, and who of the circle it waits for there: the others only wait."""
-    following = zip(cycle.ranks, (*cycle.ranks[1:], cycle.ranks[0]), strict=True)
-    return {rank for one, other in following if one in groups for rank in (one, other)}
+def _around_the_call(case: Case, cycle: GroupCycle, groups: dict[int, tuple[int, ...]]) -> set[int]:
+    """Who is in the first call of a group, at the same place, and whom they wait for there: one side left the other."""
+    places = {_place(case, rank) for rank in cycle.ranks if rank in groups}
+    there = {rank for rank in groups if _place(case, rank) in places}
+    return there.union(*(groups[rank] for rank in there))
+
+
+def _place(case: Case, rank: int) -> object:
+    return case.activities[rank].place if rank in case.activities else None
 
 
 def _last_entries(case: Case, ranks: tuple[int, ...]) -> list[Ref]:

@@ -35,6 +35,7 @@ from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import point_to_point
 from whichrank.timeline.collectives.point_to_point import Circle
 from whichrank.timeline.collectives.troubles.trouble import Trouble
+from whichrank.timeline.job_state.activity import MESSAGES
 
 CODE = "COLL132"
 CAUSE = "p2p-unmatched"
@@ -64,6 +65,8 @@ def _nobody_matches(case: Case, ranks: tuple[int, ...]) -> Finding:
 
 def _left(case: Case, trouble: Trouble) -> Finding:
     sits = point_to_point.sitting(case)
+    if not sits:
+        return _owed(case, trouble)
     (rank,) = trouble.ranks
     waiting = tuple(sorted(sits))
     first = next(other for other in waiting if sits[other].peer == rank)
@@ -74,6 +77,24 @@ def _left(case: Case, trouble: Trouble) -> Finding:
     other = Alternative("uneven-inputs", 0.2, "it may have had fewer batches than the others")
     found = _found(case, (rank, first), Subject(ranks=(rank,)), message, 0.75, waiting, other)
     return replace(found, evidence=wording.sat(case, (first, rank)), onset_ns=wording.onset(case, trouble))
+
+
+def _owed(case: Case, trouble: Trouble) -> Finding:
+    """Who waits for messages is known; of whom, only where they have one peer in common."""
+    owing = trouble.ranks or trouble.candidates
+    waiting = tuple(r for r in trouble.victims if case.activities[r].collective in MESSAGES)
+    verb = "waits" if len(waiting) == 1 else "wait"
+    whose = "it never posted its half" if trouble.ranks else "one of them never posted its half"
+    message = (
+        f"{wording.ranks_text(waiting).capitalize()} {verb} for messages; {wording.ranks_text(owing)} went on to "
+        f"{case.activities[owing[0]].collective or 'other calls'}: {whose}."
+    )
+    other = Alternative("p2p-deadlock", 0.2, "both may post their halves in the wrong order")
+    subject = Subject(ranks=trouble.ranks, candidates=trouble.candidates)
+    found = _found(
+        case, (waiting[0], owing[0]), subject, message, 0.72 if trouble.ranks else 0.6, trouble.victims, other
+    )
+    return replace(found, onset_ns=wording.onset(case, trouble))
 
 
 def _finding(case: Case, circle: Circle, past: int) -> Finding:

@@ -1,0 +1,39 @@
+"""A file that several ranks miss and rank 0 does not: its folder is local to a host."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.statements import Statement
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
+
+_WORDS = "No such file or directory"
+_PATH = re.compile(rf"{_WORDS}: ['\"](/[^'\"]{{2,300}})['\"]")
+_SEVERAL = 2
+
+
+def not_shared(case: Case) -> tuple[str, dict[int, Statement]] | None:
+    """Its path, and by rank who says so; None where no such file is missed, or rank 0 or its host misses it too."""
+    told = statements.said(case, _WORDS)
+    told += statements.beside(told, [s.sign for s in known_messages.seen(case, "bare-exception")])
+    missing: dict[str, dict[int, Statement]] = {}
+    for sign in told:
+        path = path_in(sign)
+        if path and sign.rank is not None:
+            missing.setdefault(path, {}).setdefault(sign.rank, sign)
+    first = case.people.host_of(0)
+    for path, signs in missing.items():
+        beside = first is not None and any(case.people.host_of(rank) == first for rank in signs)
+        if len(signs) >= _SEVERAL and 0 not in signs and not beside:
+            return path, signs
+    return None
+
+
+def path_in(sign: Statement) -> str:
+    """The absolute path that a statement says is not there."""
+    found = _PATH.search(sign.text) or _PATH.search(sign.ref.quote)
+    return found[1] if found else ""
