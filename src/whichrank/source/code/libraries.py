@@ -165,7 +165,7 @@ def special(frame: Frame, made: Call) -> Value | None:
         return _forward(frame, made, min(tags))
     _schedule(frame, made)
     seeding(frame, made)
-    for known in (_collection, _object, _wrapped, spawned, _clipped, tensor, _unwrapped, arranged):
+    for known in (_collection, _object, _changed, _wrapped, spawned, _clipped, tensor, _unwrapped, arranged):
         value = known(frame, made)
         if value is not None:
             return value
@@ -230,6 +230,15 @@ def _object(frame: Frame, made: Call) -> Value | None:
     if made.full.startswith("torchmetrics.") and made.name[:1].isupper():
         return Value(tags=_metric(made))
     return Value(tags=frozenset({"device number"})) if made.full in _DEVICE_NUMBERS else None
+
+
+def _changed(frame: Frame, made: Call) -> Value | None:
+    """`dataclasses.replace(x, a=…)`: an object like x, with other fields."""
+    if made.full != "dataclasses.replace" or not made.args or not isinstance(owner := made.args[0].thing, Class):
+        return None
+    for name, value in made.keywords.items():
+        frame.analysis.gather(owner, name, value)
+    return made.args[0]
 
 
 def _wrapped(frame: Frame, made: Call) -> Value | None:

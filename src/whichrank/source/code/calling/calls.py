@@ -189,7 +189,12 @@ def _several(frame: Frame, made: Call) -> Value | None:
     functions = tuple(thing for thing in things if isinstance(thing, Function))
     classes = [thing for thing in things if isinstance(thing, Class)]
     if classes or not things:
-        return join([entering.construct(frame, made, thing) for thing in classes]) if callee.holds and things else None
+        if not callee.holds or not things:
+            return None
+        built = join([entering.construct(frame, made, thing) for thing in classes])
+        places = any(isinstance(origin, Origin) and origin.kind == "part" for origin in callee.taint)
+        by_rank = len(classes) > 1 and "dispatched" in callee.tags and not places
+        return built._replace(taint=union(built.taint, callee.taint)) if by_rank else built
     if "partial" in callee.tags:
         given = dict(callee.fields or {})
         made = made._replace(args=[*(callee.items or ()), *made.args], keywords={**given, **made.keywords})

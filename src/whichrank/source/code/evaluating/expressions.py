@@ -322,6 +322,8 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
 
         frame.emit(Loop("for", ast.unparse(node.generators[0].iter)[:120], node.lineno, inside, length))
     frame.env = saved
+    if isinstance(node, ast.SetComp):
+        length = union(length, value.taint)  # how many different ones there are
     functions = functions_of([value])
     tags = (value.tags & CARRIED) | ({"set"} if isinstance(node, ast.SetComp) else set())
     tags |= {f"{EACH}{tag}" for tag in value.tags & WRAPPERS if "itself" not in value.tags}
