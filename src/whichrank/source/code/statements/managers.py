@@ -98,8 +98,9 @@ def _swallows(frame: Frame, value: Value, node: ast.expr) -> tuple[str, ...] | N
         if isinstance(part, ast.Try) and any(isinstance(n, ast.Yield) for each in part.body for n in walk(each)):
             for handler in part.handlers:
                 if not any(isinstance(n, ast.Raise) for each in handler.body for n in walk(each)):
-                    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-                    return tuple(last_name(kind) for kind in kinds if kind is not None)
+                    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else []
+                    single = [handler.type] if handler.type is not None and not kinds else []
+                    return tuple(map(last_name, [*kinds, *single]))
     return None
 
 
