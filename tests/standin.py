@@ -13,6 +13,7 @@ from whichrank.model.findings import (
     Endpoint,
     Finding,
     Gpu,
+    Grade,
     Hold,
     Link,
     NextStep,
@@ -42,7 +43,7 @@ def finding(cause: str = "conditional-collective", **changes: Any) -> Finding:
         "cause": cause,
         "category": "hang",
         "severity": "error",
-        "confidence": 0.92,
+        "grade": Grade.PROVES,
         "subject": Subject(ranks=(2,)),
         "message": "rank 2 never issued all_reduce 5 of default_pg",
         "evidence": PROOF,
@@ -67,7 +68,7 @@ def hang() -> Diagnosis:
         confidence=0.92,
         summary="Rank 2 skipped all_reduce 5 of the world in sync_grads (train.py:118); ranks 0, 1, 3 wait.",
         fix=("Make the branch agree on all ranks.", "Or call the collective always."),
-        alternatives=(Alternative("uneven-inputs", 0.05, "rank 2 may have had one batch less"),),
+        alternatives=(Alternative("uneven-inputs", "rank 2 may have had one batch less", 0.05),),
         certificate=(Hold(2, "tp 4", "world 5", LINE), Hold(3, "world 5", "tp 4")),
     )
     further = Verdict("slow", "straggler", Subject(ranks=(1,)), (), 0.6, "Rank 1 is late in every step.")

@@ -17,6 +17,7 @@ from whichrank.flows.explain import explain
 from whichrank.flows.plugins import run as plugins
 from whichrank.flows.plugins.check import check
 from whichrank.flows.plugins.listing import listed
+from whichrank.model.findings import Grade
 
 EXAMPLE = ROOT / "examples" / "plugin"
 RULE = "rules/lease_lost.py"
@@ -68,8 +69,9 @@ def test_a_rule_of_a_site_gives_the_verdict(used: Path) -> None:
 
 def test_a_message_of_a_site_gives_the_verdict(used: Path, tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text("acme-storage: quota exceeded for project llm7 (limit 200 TiB)\n")
-    told = diagnose([tmp_path / "job.log"], jobs=1).verdict
-    assert (told.cause, told.confidence, told.culprits.ranks) == ("acme-quota", 0.85, ())
+    told = diagnose([tmp_path / "job.log"], jobs=1)
+    assert (told.verdict.cause, told.verdict.culprits.ranks) == ("acme-quota", ())
+    assert told.findings[0].grade is Grade.PROVES
 
 
 def test_a_fix_of_a_site_stands_first(used: Path, tmp_path: Path) -> None:

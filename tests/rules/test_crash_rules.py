@@ -16,7 +16,8 @@ from tests.rules import crash_texts as texts
 from whichrank.facts.taxonomy import causes
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.discovery import discover_rules
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
+from whichrank.model.grades import SUPPORTED
 from whichrank.timeline.case import Case
 
 SAMPLES = ROOT / "tests" / "samples"
@@ -287,7 +288,7 @@ def test_it_names_the_cause_and_the_ranks(tmp_path, code, name, files, ranks):
     assert mine[0].message.endswith(".")
     assert not set(mine[0].victims) & set(ranks)
     assert mine[0].confidence + sum(a.confidence for a in mine[0].alternatives) <= 1.0
-    accused = {rank for f in found if f.confidence > 0.5 and f.severity == "error" for rank in f.subject.ranks}
+    accused = {rank for f in found if f.grade >= Grade.SUPPORTS and f.severity == "error" for rank in f.subject.ranks}
     assert accused <= set(ranks)
 
 
@@ -321,7 +322,7 @@ def test_the_signal_that_open_mpi_names(tmp_path, words, name):
 def test_who_only_noticed_an_end_names_nobody_and_weighs_little(tmp_path):
     text = "RayWorkerProc rank=[1] died unexpectedly, shutting down executor.\n"
     (found,) = judged(texts.case_of(texts.write(tmp_path, {"rank0/stderr.log": text})))
-    assert (found.cause, found.subject, found.confidence < 0.5) == ("rank-killed", Subject(), True)
+    assert (found.cause, found.subject, found.grade is Grade.HINTS) == ("rank-killed", Subject(), True)
     assert "SIGKILL" not in found.message
     assert {a.cause for a in found.alternatives} == {"rank-native-crash", "host-out-of-memory"}
 
@@ -354,7 +355,7 @@ def test_the_earlier_exception_comes_first(tmp_path):
     found = [f for f in judged(texts.case_of(texts.write(tmp_path, files))) if f.code == "CODE101"]
     assert found[0].subject.ranks == (1,)
     assert found[0].subject.code[0].line == 118
-    assert all(f.confidence < 0.5 for f in found[1:])
+    assert all(f.grade is Grade.HINTS for f in found[1:])
 
 
 @pytest.mark.parametrize("count", ["0", "1506656875"])
@@ -362,7 +363,7 @@ def test_a_number_that_is_no_models(count, tmp_path):
     error = f"RuntimeError: DDP expects same model across all ranks, but Rank 2 has 128 params, while rank 0 has inconsistent {count} params."
     (found,) = judged(texts.case_of(texts.write(tmp_path, {"a.log": texts.traceback(error)})))
     assert (found.code, found.cause, found.subject.ranks) == ("COLL121", "conditional-collective", ())
-    assert found.confidence == 0.5
+    assert found.grade is Grade.HINTS
     assert f"128 and {count}" in found.message
 
 
@@ -488,7 +489,7 @@ def test_an_abort_of_the_only_rank_that_lost_nobody(tmp_path):
 def test_the_first_to_end_where_only_the_exception_of_another_is_shown(tmp_path):
     verdict = diagnose([SAMPLES / "crashes" / "spawned"], jobs=1).verdict
     assert (verdict.cause, verdict.culprits.ranks) == ("rank-exception", (1,))
-    assert verdict.confidence <= 0.6
+    assert verdict.confidence < SUPPORTED
     # Who ended together with the others, or out of a wait, is not the first.
     whole = json.loads((SAMPLES / "crashes" / "spawned" / "last_words.json").read_text())
     for change in ({"ended_ns": whole["processes"][0]["ended_ns"] - 1_000_000}, {"waiting": True}):

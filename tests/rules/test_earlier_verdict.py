@@ -4,7 +4,7 @@ import pytest
 
 from tests.rules import crash_texts as texts
 from whichrank.flows.diagnose.pipeline import diagnose
-from whichrank.model.findings import Subject
+from whichrank.model.findings import Grade, Subject
 from whichrank.model.verdict import Verdict
 from whichrank.run.watch.run_record import _in_a_line
 
@@ -37,7 +37,7 @@ def test_the_verdict_of_the_watcher_counts_and_what_it_quotes_does_not(tmp_path,
     diagnosis = judged(tmp_path, texts.steps(30) + line("rank0-only-collective", 0) + REPORT + end)
     verdict = diagnosis.verdict
     assert (verdict.category, verdict.cause, verdict.culprits.ranks) == ("hang", "rank0-only-collective", (0,))
-    assert verdict.confidence == 0.76
+    assert diagnosis.findings[0].grade is Grade.SUPPORTS
     assert {f.code for f in diagnosis.findings} == {"CODE203"}
     if end:
         assert diagnosis.next[0].command == "whichrank diagnose /home/u/out/7"

@@ -13,7 +13,7 @@ from tests.evidence.readers.test_pcap import ACK, PUSH, SYN, A, B, capture, exch
 from whichrank.facts import taxonomy, xids
 from whichrank.facts.fixes import with_fix
 from whichrank.flows.diagnose.pipeline import diagnose
-from whichrank.model.findings import Finding
+from whichrank.model.findings import Finding, Grade
 from whichrank.model.verdict import Diagnosis
 
 FAMILIES = {
@@ -156,7 +156,7 @@ def test_an_xid_that_only_its_consequence_names(tmp_path, named, code, cause):
     diagnosis = judged(tmp_path)
     assert (diagnosis.verdict.cause, diagnosis.verdict.culprits.ranks) == (cause, (2,))
     assert (diagnosis.findings[0].code, diagnosis.findings[0].severity) == (code, "error")
-    assert diagnosis.verdict.confidence < 0.7
+    assert diagnosis.findings[0].grade < Grade.PROVES
     assert "only the Xid 45" in diagnosis.verdict.summary
 
 
@@ -177,7 +177,7 @@ def test_a_refused_access_beside_errors_of_the_links(tmp_path):
     both = one(tmp_path, "CUDA160")
     assert "not the GPU's" in alone.message
     assert "not the GPU's" not in both.message
-    assert both.confidence < 0.55 < alone.confidence
+    assert both.grade is Grade.HINTS < alone.grade
     assert {a.cause for a in both.alternatives} == {"nvlink-fault", "fabric-manager"}
     assert any(" 145," in ref.quote for ref in both.evidence)
 
@@ -190,7 +190,7 @@ def test_faults_of_one_process_after_the_other_on_one_gpu(tmp_path):
     three = one(tmp_path, "CUDA160")
     assert "not the GPU's" in two.message
     assert "not the GPU's" not in three.message
-    assert three.confidence < two.confidence
+    assert three.grade < two.grade
     assert "xid-gpu-fault" in {a.cause for a in three.alternatives}
 
 
@@ -233,18 +233,26 @@ def test_an_nvswitch(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "sure", "ranks"),
+    ("words", "grade", "ranks"),
     [
-        ("Out of memory: Killed process 1002 (python) total-vm:1kB, anon-rss:212044288kB, file-rss:0kB", 0.95, (2,)),
-        ("Memory cgroup out of memory: Killed process 77 (pt_main_thread) total-vm:1kB, anon-rss:1kB", 0.75, (2,)),
+        (
+            "Out of memory: Killed process 1002 (python) total-vm:1kB, anon-rss:212044288kB, file-rss:0kB",
+            Grade.PROVES,
+            (2,),
+        ),
+        (
+            "Memory cgroup out of memory: Killed process 77 (pt_main_thread) total-vm:1kB, anon-rss:1kB",
+            Grade.SUPPORTS,
+            (2,),
+        ),
     ],
 )
-def test_the_kernel_killed_for_memory(tmp_path, words, sure, ranks):
+def test_the_kernel_killed_for_memory(tmp_path, words, grade, ranks):
     job(tmp_path, FAILED)
     put(tmp_path, "kern.log", dmesg(words))
     diagnosis = judged(tmp_path)
     finding = next(f for f in diagnosis.findings if f.code == "HOST150")
-    assert (finding.confidence, finding.subject.ranks, finding.subject.hosts) == (sure, ranks, ("node8",))
+    assert (finding.grade, finding.subject.ranks, finding.subject.hosts) == (grade, ranks, ("node8",))
     assert diagnosis.verdict.cause == "host-out-of-memory"
 
 
@@ -272,7 +280,7 @@ def test_a_program_by_any_name_hangs_in_the_kernel(tmp_path, known, told):
     put(tmp_path, "pasted.txt", lines)
     found = [f for f in judged(tmp_path).findings if f.code == "HOST154"]
     assert [f.cause for f in found if f.severity == "error"] == told
-    assert all(f.confidence <= 0.5 and "strat1_sim" in f.message for f in found if f.severity == "error")
+    assert all(f.grade is Grade.HINTS and "strat1_sim" in f.message for f in found if f.severity == "error")
 
 
 @pytest.mark.parametrize(("known", "told"), [(False, ["host-out-of-memory"]), (True, [])])
@@ -282,7 +290,7 @@ def test_memory_ran_out_and_the_log_is_cut(tmp_path, known, told):
     put(tmp_path, "kern.log", dmesg("python invoked oom-killer: gfp_mask=0x14000c0(GFP_KERNEL), order=0"))
     found = [f for f in judged(tmp_path).findings if f.code == "HOST150"]
     assert [f.cause for f in found] == told
-    assert all(f.confidence <= 0.65 for f in found)
+    assert all(f.grade <= Grade.SUPPORTS for f in found)
 
 
 def test_a_native_crash_that_the_kernel_saw(tmp_path):
@@ -389,7 +397,7 @@ def test_a_narrow_link_among_others(tmp_path):
     smi(tmp_path, "node8/nvidia-smi-a.txt", NARROW)
     smi(tmp_path, "node8/nvidia-smi-b.txt", bus="2a")
     finding = one(tmp_path, "PCIE151")
-    assert (finding.confidence, "width 8 of 16" in finding.message) == (0.8, True)
+    assert (finding.grade, "width 8 of 16" in finding.message) == (Grade.SUPPORTS, True)
 
 
 LIMITED = (
@@ -404,13 +412,13 @@ WIDE = (
 )
 
 
-@pytest.mark.parametrize(("others", "sure"), [(WIDE, 0.75), (LIMITED, 0.4)])
-def test_an_adapter_on_a_narrow_link(tmp_path, others, sure):
+@pytest.mark.parametrize(("others", "grade"), [(WIDE, Grade.SUPPORTS), (LIMITED, Grade.HINTS)])
+def test_an_adapter_on_a_narrow_link(tmp_path, others, grade):
     """Where every host says so, they may be built so."""
     put(tmp_path, "dmesg_ldn-g04.txt", others)
     put(tmp_path, "dmesg_ldn-g05.txt", LIMITED)
     finding = one(tmp_path, "PCIE151")
-    assert (finding.confidence, finding.category) == (sure, "slow")
+    assert (finding.grade, finding.category) == (grade, "slow")
     assert "31 of 504 Gb/s" in finding.message
     assert finding.subject.hosts == ("ldn-g05",)
 
@@ -420,7 +428,7 @@ def test_memory_errors_that_were_added(tmp_path):
     smi(tmp_path, "node8/before.txt")
     smi(tmp_path, "node8/after.txt", (DRAM, DRAM.replace(": 0", ": 2")))
     finding = one(tmp_path, "GPUH101")
-    assert (finding.severity, finding.confidence, finding.subject.ranks) == ("error", 0.85, (2,))
+    assert (finding.severity, finding.grade, finding.subject.ranks) == ("error", Grade.PROVES, (2,))
 
 
 def test_a_gpu_that_is_lost(tmp_path):
@@ -428,7 +436,7 @@ def test_a_gpu_that_is_lost(tmp_path):
     job(tmp_path, FAILED)
     put(tmp_path, "node8/nvidia-smi-q.txt", text)
     finding = one(tmp_path, "GPUH102")
-    assert (finding.subject.ranks, finding.confidence) == ((2,), 0.85)
+    assert (finding.subject.ranks, finding.grade) == ((2,), Grade.PROVES)
 
 
 def test_a_fabric_that_is_not_ready(tmp_path):
@@ -472,14 +480,14 @@ def test_file_systems_count_where_writing_failed(tmp_path):
         DF + "/dev/nvme0n1    894G  894G     0 100% /scratch\n/dev/loop3  64M  64M  0 100% /snap/core\n",
     )
     finding = one(tmp_path, "HOST153")
-    assert (finding.severity, finding.confidence, "/scratch" in finding.message) == ("error", 0.92, True)
+    assert (finding.severity, finding.grade, "/scratch" in finding.message) == ("error", Grade.PROVES, True)
 
 
 def test_tiny_shared_memory_with_a_bus_error(tmp_path):
     job(tmp_path, "RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. \n")
     put(tmp_path, "node8/df.txt", DF + "shm              64M   64M     0 100% /dev/shm\n")
     finding = one(tmp_path, "HOST151")
-    assert (finding.severity, finding.confidence) == ("error", 0.92)
+    assert (finding.severity, finding.grade) == ("error", Grade.PROVES)
 
 
 def test_a_container_that_is_held_back(tmp_path):
@@ -487,7 +495,7 @@ def test_a_container_that_is_held_back(tmp_path):
     put(tmp_path, "before/node8/cpu.stat", "usage_usec 1\nnr_periods 100\nnr_throttled 0\nthrottled_usec 5\n")
     put(tmp_path, "after/node8/cpu.stat", "usage_usec 9\nnr_periods 1100\nnr_throttled 600\nthrottled_usec 9\n")
     finding = one(tmp_path, "SLOW150")
-    assert (finding.subject.ranks, finding.confidence, "60%" in finding.message) == ((2, 3), 0.7, True)
+    assert (finding.subject.ranks, finding.grade, "60%" in finding.message) == ((2, 3), Grade.SUPPORTS, True)
 
 
 def test_packets(tmp_path):

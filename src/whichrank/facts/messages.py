@@ -16,13 +16,12 @@ from typing import Literal, NamedTuple, cast, get_args
 from whichrank.facts import fixes, site
 from whichrank.facts.required_words import may_match
 from whichrank.model.errors import FactsError
+from whichrank.model.grades import Grade
 
 Role = Literal["root", "hint", "consequence", "activity", "harmless"]
 Who = Literal["printer", "host", "peer", "nobody"]
 
 FOLDER = Path(__file__).parent / "signatures"
-TELLING = 0.5
-"""A message of this weight says more than the exception that carries it."""
 REPORT = "report"
 """The library of what people write beside the output."""
 # Words of one sense, as people write them: they stand in the patterns of what is reported.
@@ -53,13 +52,6 @@ WINDOWS = 8
 """Of a line that holds the anchor again and again, so many places are looked at."""
 
 
-class Also(NamedTuple):
-    """Another cause that the same message fits."""
-
-    cause: str
-    share: float
-
-
 class Signature(NamedTuple):
     """One failure, as it is printed."""
 
@@ -71,11 +63,12 @@ class Signature(NamedTuple):
     """root: it tells the cause. hint: it makes the cause likelier. consequence: it follows from another failure.
     activity: what the job was doing. harmless: it is printed by healthy jobs too."""
     cause: str
-    weight: float
-    """How sure the cause is where only this message is at hand."""
+    grade: Grade
+    """What the message alone does for the cause."""
     who: Who
     """Who is meant: the rank that prints it, its host, the other side that it names, or nobody."""
-    also: tuple[Also, ...]
+    also: tuple[str, ...]
+    """Other causes that the same message fits, the likeliest first."""
     anchors: tuple[str, ...]
     """Literals; a line without any of them does not hold the message."""
     pattern: str
@@ -164,7 +157,7 @@ def read_signatures(path: Path) -> list[Signature]:
     for name, fields, line in stanzas:
         signature = _signature(name, fields, f"{path.name}:{line}")
         wrong = complaint(signature.pattern)
-        unknown = [c for c in (signature.cause, *(a.cause for a in signature.also)) if c and c not in causes()]
+        unknown = [c for c in (signature.cause, *signature.also) if c and c not in causes()]
         if unknown and not wrong:
             wrong = f"the cause {unknown[0]} is neither in the taxonomy nor in causes.csv"
         if min(map(len, signature.anchors)) < _SHORTEST and not wrong:
@@ -222,7 +215,7 @@ def names_a_cause(text: str) -> bool:
 
 
 def _tells(signature: Signature) -> bool:
-    return signature.role == "root" and signature.weight >= TELLING
+    return signature.role == "root" and signature.grade >= Grade.SUPPORTS
 
 
 def _may_tell(line: str) -> bool:
@@ -271,9 +264,9 @@ def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
             versions=known.pop("versions", "all"),
             role=cast(Role, known.pop("role", "root")),
             cause=known.pop("cause", ""),
-            weight=float(known.pop("weight", "0.8")),
+            grade=Grade[known.pop("grade", "supports").upper()],
             who=cast(Who, known.pop("who", "printer")),
-            also=_also(known.pop("also", "")),
+            also=tuple(cause.strip() for cause in known.pop("also", "").split(",") if cause.strip()),
             anchors=anchors,
             pattern=_spelt(known.pop("pattern", "|".join(map(re.escape, anchors)))),
             title=known.pop("title"),
@@ -297,12 +290,6 @@ def _spelt(pattern: str) -> str:
     for name, words in _SENSES.items():
         pattern = pattern.replace(name, words)
     return pattern
-
-
-def _also(text: str) -> tuple[Also, ...]:
-    """`firewall 0.2, wrong-interface 0.1`."""
-    pairs = [part.split() for part in text.split(",") if part.strip()]
-    return tuple(Also(cause, float(share)) for cause, share in pairs)
 
 
 def _stanzas(path: Path) -> Iterator[tuple[str, dict[str, str], int]]:

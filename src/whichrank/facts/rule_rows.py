@@ -32,8 +32,8 @@ class RuleRow:
     fix: tuple[str, ...]
     next: tuple[NextStep, ...]
     """Lines of `COMMAND -> what it tells`."""
-    also: tuple[tuple[str, float, str], ...]
-    """What else it could be: lines of `cause share reason`."""
+    also: tuple[tuple[str, str], ...]
+    """What else it could be, the likeliest first: lines of `cause reason`."""
     category: Category
     blames: Literal["rank", "host", "gpu"]
     page: str
@@ -68,7 +68,7 @@ def _row(code: str, said: dict[str, str], judge: Judge) -> RuleRow:
         cast("Disturbance", said.get("disturbs", "none")),
     )
     steps = (line.rpartition(" -> ") for line in said.get("next", "").splitlines())
-    others = (line.split(" ", 2) for line in said.get("also", "").splitlines())
+    others = (line.partition(" ") for line in said.get("also", "").splitlines())
     return RuleRow(
         code=code,
         cause=said["cause"],
@@ -77,7 +77,7 @@ def _row(code: str, said: dict[str, str], judge: Judge) -> RuleRow:
         about=said.get("about", ""),
         fix=fix,
         next=tuple(NextStep(command, why, settles, disturbs) for command, _, why in steps),
-        also=tuple((cause, float(share), why) for cause, share, why in others),
+        also=tuple((cause, why) for cause, _, why in others),
         category=cast("Category", said.get("category", "crash")),
         blames=cast("Literal['rank', 'host', 'gpu']", said.get("blames", "rank")),
         page=_page(said, fix),

@@ -28,6 +28,8 @@ class Cause:
     why-late: says why a straggler is late."""
     yields: float = 0.0
     """How much surer it must be than an explicit cause to be told instead of it."""
+    defers_to: tuple[str, ...] = ()
+    """Causes that say more about the same fault: told instead of this one where they are as well supported."""
 
 
 @cache
@@ -35,9 +37,8 @@ def causes() -> dict[str, Cause]:
     """All causes by their slug; those of plug-ins never replace a built-in one."""
     with (Path(__file__).parent / "taxonomy.csv").open(newline="", encoding="utf-8") as stream:
         known = {row["cause"]: _cause(row) for row in csv.DictReader(stream)}
-    added = {
-        row["cause"]: _cause({"phase": "any", "role": "cause", "yields": "0", **row}) for row in site.added_causes()
-    }
+    usual = {"phase": "any", "role": "cause", "yields": "0", "defers_to": ""}
+    added = {row["cause"]: _cause({**usual, **row}) for row in site.added_causes()}
     return added | known
 
 
@@ -51,4 +52,5 @@ def _cause(row: dict[str, str]) -> Cause:
         cast("Any", row["phase"]),
         cast("Any", row["role"]),
         float(row["yields"]),
+        tuple(row["defers_to"].split()),
     )

@@ -304,7 +304,7 @@ def _message(signature: messages.Signature) -> Reading:
     }[signature.role]
     lines = [signature.meaning, role]
     if signature.cause and signature.role in ("root", "hint"):
-        others = ", ".join(also.cause for also in signature.also)
+        others = ", ".join(signature.also)
         lines.append(f"Cause: {signature.cause}{f' (or {others})' if others else ''}.")
     versions = "" if signature.versions == "all" else f" {signature.versions}"
     lines.append(f"Printed by: {signature.library}{versions}.")

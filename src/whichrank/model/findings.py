@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from whichrank.model import grades
 from whichrank.model.evidence import Ref
+from whichrank.model.grades import Grade as Grade  # noqa: PLC0414 - rules take all parts of a finding from here
+from whichrank.model.grades import Kind as Kind  # noqa: PLC0414
 
 Severity = Literal["error", "warning", "info"]
 Category = Literal["hang", "crash", "slow", "corruption", "config", "healthy", "unknown"]
@@ -61,11 +64,11 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another cause that fits the same evidence."""
+    """Another cause that fits the same evidence. Rules list them by likelihood; the verdict shares out what is left."""
 
     cause: str
-    confidence: float
     why: str
+    confidence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class Finding:
     cause: str
     category: Category
     severity: Severity
-    confidence: float
+    grade: Grade
     subject: Subject
     message: str
     evidence: tuple[Ref, ...]
@@ -118,12 +121,16 @@ class Finding:
     certificate: tuple[Hold, ...] | tuple[Witness, ...] = ()
     onset_ns: int | None = None
     """When the trouble began, on the aligned clock, if the evidence tells."""
+    kind: Kind = "messages"
+    """The evidence that it rests on."""
 
     def __post_init__(self) -> None:
         if not self.evidence:
             raise ValueError(f"{self.code}: a finding needs at least one piece of evidence")
-        if not 0.0 <= self.confidence <= 1.0:
-            raise ValueError(f"{self.code}: confidence {self.confidence} is not a probability")
+
+    @property
+    def confidence(self) -> float:
+        return grades.confidence(self.grade, self.kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from whichrank.model.evidence import Coverage, Ref
-from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject, Witness
+from whichrank.model.findings import (
+    Alternative,
+    Category,
+    CodePlace,
+    Finding,
+    Grade,
+    Hold,
+    Kind,
+    NextStep,
+    Subject,
+    Witness,
+)
 
 if TYPE_CHECKING:
     from whichrank.model.views import Context, Moment, StackNode, Track
@@ -27,9 +38,6 @@ class Verdict:
     certificate: tuple[Hold, ...] | tuple[Witness, ...] = ()
 
 
-Grade = Literal["proves", "supports", "hints", "contradicts"]
-
-
 @dataclass(frozen=True, slots=True)
 class Argument:
     """One thing that speaks for or against a hypothesis."""
@@ -37,6 +45,8 @@ class Argument:
     code: str
     """The rule that says so; empty for the state of the job."""
     grade: Grade
+    kind: Kind | None
+    """None for the state of the job."""
     says: str
     evidence: tuple[Ref, ...] = ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whichrank.model.evidence import Ref
+from whichrank.model.grades import Grade
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class PostedFault:
     cause: str
     category: str
     severity: str
-    confidence: float
+    grade: Grade
     message: str
     refs: tuple[Ref, ...]
     """The operation first, then the way to what makes the ranks differ."""

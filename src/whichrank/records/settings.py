@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated, Severity, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Severity, Subject
 from whichrank.records.launches import Launch
 
 How = Literal["export", "local", "conf", "image", "build", "manifest", "python", "process"]
@@ -193,7 +193,8 @@ def flagged(
         cause="wrong-environment",
         category="config",
         severity=severity,
-        confidence={"error": 0.98, "warning": 0.95, "info": 0.9}[severity],
+        grade=Grade.PROVES,
+        kind="settings",
         subject=Subject(ranks=() if rank is None else (rank,), hosts=() if host is None else (host,)),
         message=message,
         evidence=(assignment.ref, *((assignment.value_ref,) if assignment.value_ref else ()), *also),

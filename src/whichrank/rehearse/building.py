@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Category, CodePlace, Finding, Hold, Subject
+from whichrank.model.findings import Category, CodePlace, Finding, Grade, Hold, Subject
 from whichrank.rehearse import parting, view, wording
 from whichrank.rehearse.causes import CODES
 from whichrank.rehearse.positions import Made, Position
@@ -25,7 +25,7 @@ CATEGORY: dict[str, Category] = {
 
 def finding_of(
     cause: str, culprits: tuple[int, ...], victims: tuple[int, ...], message: str, refs: list[Ref],
-    *, confidence: float = 0.9, certificate: tuple[Hold, ...] = (),
+    *, grade: Grade = Grade.PROVES, certificate: tuple[Hold, ...] = (),
 ) -> Finding:  # fmt: skip
     places = tuple(
         CodePlace(ref.source, int(ref.locator.removeprefix("line ")), "", ref.rank)
@@ -33,9 +33,9 @@ def finding_of(
         if ref.locator.removeprefix("line ").isdigit() and ref.locator != "line 0"
     )
     return Finding(
-        CODES[cause], cause, CATEGORY.get(cause, "hang"), "error", confidence, Subject(ranks=culprits, code=places[:1]),
+        CODES[cause], cause, CATEGORY.get(cause, "hang"), "error", grade, Subject(ranks=culprits, code=places[:1]),
         message, tuple(refs) or (Ref("the rehearsal", "end", message),), wording.fixes(cause), victims,
-        certificate=certificate,
+        certificate=certificate, kind="records",
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding
+from whichrank.model.findings import Finding, Grade
 from whichrank.rehearse import ends, mismatches, parting, view, wording
 from whichrank.rehearse.building import finding_of, rank_ref, rank_refs
 from whichrank.rehearse.positions import Position, read
@@ -93,7 +93,12 @@ def _unexplained(positions: dict[int, Position]) -> Finding:
     first = positions[waiting[0] if waiting else next(iter(positions))]
     message = f"All ranks wait and nothing can go on: {wording.standing(positions)}."
     return finding_of(
-        "collective-desync", (), tuple(waiting), message, [rank_ref(first, first.what or first.state)], confidence=0.5
+        "collective-desync",
+        (),
+        tuple(waiting),
+        message,
+        [rank_ref(first, first.what or first.state)],
+        grade=Grade.HINTS,
     )
 
 
@@ -120,7 +125,7 @@ def _stuck(record: dict[str, Any], positions: dict[int, Position]) -> Judgement:
         rank for rank, position in positions.items() if position.state == "waiting" and rank not in verdict.ranks
     ]
     refs += [rank_ref(positions[rank], positions[rank].what) for rank in waiting[:1]]
-    finding = finding_of(verdict.cause, verdict.ranks, tuple(waiting), verdict.message, refs, confidence=0.7)
+    finding = finding_of(verdict.cause, verdict.ranks, tuple(waiting), verdict.message, refs, grade=Grade.SUPPORTS)
     return Judgement((finding,), _divergence(record, positions, finding))
 
 
@@ -163,7 +168,7 @@ def _groups_made(record: dict[str, Any], positions: dict[int, Position], *, whol
     )
     ref = Ref(place[0], f"line {place[1]}", view.source_line(place[0], place[1]) or "new_group", odd[0])
     return finding_of(
-        "process-group-order", odd if len(odd) * 2 < len(lists) else (), (), message, [ref], confidence=0.7
+        "process-group-order", odd if len(odd) * 2 < len(lists) else (), (), message, [ref], grade=Grade.SUPPORTS
     )
 
 

@@ -196,7 +196,7 @@ def _add(outcome: Outcome, judgement: Judgement, exploration: Exploration) -> No
             replace(
                 finding,
                 severity="warning",
-                confidence=round(finding.confidence * 0.8, 3),
+                grade=finding.grade.lowered(),
                 message=f"If {exploration.what}: {finding.message}",
             )
         )

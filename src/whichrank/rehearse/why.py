@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from whichrank.model.findings import Finding
+from whichrank.model.findings import Finding, Grade
 from whichrank.rehearse import parting, view, wording
 from whichrank.rehearse.building import finding_of, parting_refs
 from whichrank.rehearse.positions import Made, Position
@@ -136,5 +136,5 @@ def parted(record: dict[str, Any], positions: dict[int, Position]) -> Finding | 
     message = wording.parted(found, why)
     refs = parting_refs(found, positions)
     deviating = found.deviating if found.certain or cause == "rank0-only-collective" else ()
-    confidence = 0.9 if found.certain else 0.6
-    return finding_of(cause, deviating, found.others, message, refs, confidence=confidence)
+    grade = Grade.PROVES if found.certain else Grade.SUPPORTS
+    return finding_of(cause, deviating, found.others, message, refs, grade=grade)

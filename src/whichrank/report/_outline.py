@@ -353,8 +353,8 @@ def _phase(seen: PhaseSeen) -> Point:
 def _hypothesis(hypothesis: Hypothesis) -> Point:
     """A cause with all that speaks for it and against it."""
     who = f", rank{'s' if len(hypothesis.ranks) > 1 else ''} {ranges(hypothesis.ranks)}" if hypothesis.ranks else ""
-    said = [f"+ {a.grade}: {a.says} [{a.code}]" for a in hypothesis.arguments_for]
-    said += [f"- {a.grade}: {a.says}" for a in hypothesis.arguments_against]
+    said = [f"+ {a.grade.word} ({a.kind}): {a.says} [{a.code}]" for a in hypothesis.arguments_for]
+    said += [f"- {a.grade.word}: {a.says}" for a in hypothesis.arguments_against]
     return Point(f"{hypothesis.cause}{who}: {percent(hypothesis.confidence)}", tuple(said))
 
 

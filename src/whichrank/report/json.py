@@ -86,7 +86,8 @@ def _hypothesis(told: Hypothesis) -> dict[str, Any]:
 def _argument(told: Argument) -> dict[str, Any]:
     return {
         "code": told.code or None,
-        "grade": told.grade,
+        "grade": told.grade.word,
+        "kind": told.kind,
         "says": told.says,
         "evidence": [_ref(ref) for ref in told.evidence],
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,6 +13,8 @@ from whichrank.model.findings import (
     Category,
     Finding,
     Gpu,
+    Grade,
+    Kind,
     NextStep,
     NotEvaluated,
     Severity,
@@ -42,7 +43,10 @@ class Claim:
     severity: Severity = "error"
     blames: Literal["rank", "host", "gpu"] = "rank"
     """What is named beside the rank: nothing, its host, or its GPU."""
-    alternatives: tuple[tuple[str, float, str], ...] = ()
+    alternatives: tuple[tuple[str, str], ...] = ()
+    """Other causes and why, the likeliest first."""
+    kind: Kind | None = None
+    """The evidence that it rests on, where the signs don't tell."""
     next: tuple[NextStep, ...] = ()
 
 
@@ -52,29 +56,25 @@ def hanging(claim: Claim, hangs: bool) -> Claim:
 
 
 def found(
-    case: Case, claim: Claim, signs: Sequence[Statement], message: str, confidence: float, ranks: tuple[int, ...] = ()
+    case: Case, claim: Claim, signs: Sequence[Statement], message: str, grade: Grade, ranks: tuple[int, ...] = ()
 ) -> Finding:
     """A finding about these ranks, proven by these signs."""
-    # What is left is shared as the rule says, and scaled down where that is more than is left.
-    scale = min(1.0, (1 - confidence) / (sum(share for _, share, _ in claim.alternatives) or 1.0))
-    alternatives = tuple(
-        Alternative(cause, math.floor(share * scale * 100) / 100, why) for cause, share, why in claim.alternatives
-    )
     times = [s.time_ns for s in signs if s.time_ns is not None] or [s.about_ns for s in signs if s.about_ns is not None]
     return Finding(
         code=claim.code,
         cause=claim.cause,
         category="hang" if claim.category == "crash" and only_hangs(case) else claim.category,
         severity=claim.severity,
-        confidence=round(confidence, 2),
+        grade=grade,
         subject=_subject(case, claim, signs, ranks),
         message=message,
         evidence=refs(signs),
         fix=claim.fix,
         victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
-        alternatives=alternatives,
+        alternatives=tuple(Alternative(*other) for other in claim.alternatives),
         next=claim.next,
         onset_ns=min(times) if times else None,
+        kind=claim.kind or ("reports" if all(s.kind == "reports" for s in signs) else "messages"),
     )
 
 
@@ -146,7 +146,7 @@ def judged(
     tell: str,
     *,
     found: Sequence[known_messages.Seen] | None = None,
-    sure: Callable[[Sequence[known_messages.Seen]], float] | None = None,
+    grade: Callable[[Sequence[known_messages.Seen]], Grade] = known_messages.grade,
 ) -> list[Finding] | NotEvaluated:
     """The finding that the messages of the claim's cause make, if there is a root among them.
 
@@ -159,22 +159,22 @@ def judged(
     roots = [s for s in speaking if s.signature.role == "root"]
     if not (roots if found is None else speaking):
         return []
-    return [tell_of(case, claim, tell, speaking, sure(speaking) if sure else known_messages.sure(speaking))]
+    return [tell_of(case, claim, tell, speaking, grade(speaking))]
 
 
-def tell_of(case: Case, claim: Claim, tell: str, speaking: Sequence[known_messages.Seen], sure: float) -> Finding:
+def tell_of(case: Case, claim: Claim, tell: str, speaking: Sequence[known_messages.Seen], grade: Grade) -> Finding:
     """The finding itself."""
     roots = [s for s in speaking if s.signature.role == "root"] or list(speaking)
     first = statements.first_to_fail([s.sign for s in roots])
     meant = {id(sign) for sign in first}
     blamed = [s for s in roots if id(s.sign) in meant]
-    lead = max(blamed, key=lambda s: s.signature.weight)
+    lead = max(blamed, key=lambda s: s.signature.grade)
     named = claim if claim.alternatives else replace(claim, alternatives=_also(lead.signature))
     ranks = _ranks(case, blamed)
     shown = [lead.sign, *first, *(s.sign for s in speaking)]
     who = _who(case, ranks, blamed)
     text = tell.format(who=who if tell.startswith("{who}") else who[0].lower() + who[1:], what=_what(lead))
-    finding = found(case, named, shown, text, sure, ranks)
+    finding = found(case, named, shown, text, grade, ranks)
     if lead.signature.who == "peer":
         peers = tuple(sorted({p for s in blamed if (p := known_messages.address(s.group("peer")))}))[:4]
         return replace(finding, subject=Subject(hosts=peers), victims=statements.ranks_of(first))
@@ -210,5 +210,5 @@ def _what(lead: known_messages.Seen) -> str:
     return text.rstrip("'") if text.count("'") % 2 else text
 
 
-def _also(signature: Signature) -> tuple[tuple[str, float, str], ...]:
-    return tuple((cause, share, "the same message is printed then too") for cause, share in signature.also)
+def _also(signature: Signature) -> tuple[tuple[str, str], ...]:
+    return tuple((cause, "the same message is printed then too") for cause in signature.also)

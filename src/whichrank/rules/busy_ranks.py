@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
 from whichrank.records.events.processes import CudaError
 from whichrank.records.events.startup import StoreError
@@ -31,7 +31,7 @@ _SMALL = 1
 """A barrier is an all-reduce of one element."""
 _EARLY = 10
 """A sequence number below this belongs to the start of a job."""
-_MAIN = re.compile(r"(?<!local_)main_process_first|is_world_process_zero|\brank ?== ?0\b")
+_MAIN = re.compile(r"(?<!local_)main_process_first|is_world_process_zero|\brank ?== ?0\b|ncclUniqueId from \[0\]")
 
 
 def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
@@ -52,9 +52,9 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
         return []
     signs = [*(s.sign for s in mine[-2:]), *told, *waiting]
     what = building.short(mine[-1].sign.text if mine else told[0].text, 100)
-    ranks = _who(case, mine) or _main_process(case, [*(s.sign for s in mine), *told])
+    ranks = _who(case, mine) or _main_process(case, [*(s.sign for s in mine), *told, *waiting])
     who = building.who(case, ranks, []) if ranks else "A rank"
-    return [building.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
+    return [building.found(case, claim, signs, tell.format(who=who, what=what), _grade(case, claim, mine, told), ranks)]
 
 
 def _of_one_phase(case: Case) -> list[Complaint]:
@@ -68,17 +68,18 @@ def _who(case: Case, mine: list[Seen]) -> tuple[int, ...]:
     waited = _waited(case)
     spoke = [rank for rank in statements.ranks_of([s.sign for s in mine]) if rank not in waited]
     ranks = statements.unless_all(case, tuple(spoke))
-    if not ranks and len(case.first_to_fail) == 1:
+    if not ranks and len(case.first_to_fail) == 1 and not case.first_to_fail & waited:
         return tuple(case.first_to_fail)
     return ranks if len(ranks) == 1 else ()
 
 
 def _waited(case: Case) -> set[int | None]:
-    return {event.rank for event in case.events(WatchdogTimeout, GlooTimeout)}
+    at_store = {event.rank for event in case.events(StoreError) if event.what in _STORE}
+    return at_store | {event.rank for event in case.events(WatchdogTimeout, GlooTimeout)}
 
 
 def _main_process(case: Case, signs: list[Statement]) -> tuple[int, ...]:
-    """Rank 0, where the code lets the main process go first, and it is not among those who waited."""
+    """Rank 0, where the code lets the main process go first or others wait for its id, and it is not among those."""
     waited = _waited(case)
     return (0,) if waited and 0 not in waited and any(_MAIN.search(sign.text) for sign in signs) else ()
 
@@ -99,11 +100,10 @@ def _cut_off(case: Case) -> bool:
     return any(_CUT_OFF.search(s.text) for s in told)
 
 
-def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Statement]) -> float:
-    sure = 0.5 + 0.06 * bool(mine) + 0.08 * bool(told)
-    if claim.cause == "rank-stuck-in-preprocessing" and at_a_barrier_of_the_start(case):
-        sure += 0.1
-    return min(sure, 0.7)
+def _grade(case: Case, claim: Claim, mine: list[Seen], told: list[Statement]) -> Grade:
+    """One of these hints, two of them support."""
+    start = claim.cause == "rank-stuck-in-preprocessing" and at_a_barrier_of_the_start(case)
+    return Grade.SUPPORTS if bool(mine) + bool(told) + start > 1 else Grade.HINTS
 
 
 def _last(case: Case, waiting: list[Statement]) -> list[Seen]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeGuard
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Category, CodePlace, Finding, NotEvaluated, Severity, Subject
+from whichrank.model.findings import Category, CodePlace, Finding, Grade, NotEvaluated, Severity, Subject
 from whichrank.records.code import Habit, Operation, Parting, ProgramCase, Reason
 
 BY_RANK = frozenset({"rank", "part", "host"})
@@ -16,10 +16,8 @@ WRAPPED = frozenset({
     "hf_trainer",
 })  # fmt: skip
 """Where a call hides its collective: what the operation's receiver is."""
-CONFIDENCE = {
-    "rank": 0.95, "part": 0.8, "host": 0.85, "data": 0.85, "exception": 0.8, "random": 0.8, "time": 0.85, "file": 0.6,
-    "queue": 0.8, "memory": 0.8, "order": 0.8,
-}  # fmt: skip
+_CERTAIN = frozenset({"rank", "host", "data", "time"})
+"""What differs between ranks by its nature."""
 _FIRST = re.compile(r"(?:rank|proc|local|node|id)\w*\W.*\b0\b|main|master|zero|first|leader(?!s)", re.IGNORECASE)
 """A condition that asks for the first rank."""
 _NODE = re.compile(r"node|GROUP_RANK", re.IGNORECASE)
@@ -96,7 +94,7 @@ def parted(code: str, cause: str, parting: Parting, message: str, fix: tuple[str
     decided = parting.shape == "break" or (parting.shape == "while" and parting.test != "True")
     refs = (*(way[::-1] if decided else way), *(reason.ref for reason in parting.reasons))
     severity: Severity = "error" if kind in BY_RANK else "warning"
-    return told(code, cause, "hang", severity, CONFIDENCE.get(kind, 0.7), message, refs, fix)
+    return told(code, cause, "hang", severity, Grade.PROVES if kind in _CERTAIN else Grade.SUPPORTS, message, refs, fix)
 
 
 def told(
@@ -104,7 +102,7 @@ def told(
     cause: str,
     category: Category,
     severity: Severity,
-    confidence: float,
+    grade: Grade,
     message: str,
     refs: tuple[Ref, ...],
     fix: tuple[str, ...],
@@ -113,13 +111,13 @@ def told(
     line = int(first.locator.rpartition(" ")[2])
     subject = Subject(code=(CodePlace(first.source, line),))
     evidence = tuple(dict.fromkeys(refs))
-    return Finding(code, cause, category, severity, confidence, subject, message, evidence, fix)
+    return Finding(code, cause, category, severity, grade, subject, message, evidence, fix, kind="code")
 
 
 def habit(code: str, cause: str, severity: Severity, found: Habit, fix: tuple[str, ...]) -> Finding:
     message = found.said[:1].upper() + found.said[1:] + "."
     category: Category = "corruption" if cause == "replica-divergence" else "config"
-    return told(code, cause, category, severity, 0.8, message, (found.ref, *found.others), fix)
+    return told(code, cause, category, severity, Grade.SUPPORTS, message, (found.ref, *found.others), fix)
 
 
 class Said(NamedTuple):
@@ -153,7 +151,7 @@ def local_decision(parting: Parting) -> bool:
 
 
 def on_disagreements(
-    case: Any, rule: tuple[str, str], about: str, confidence: float, fix: str
+    case: Any, rule: tuple[str, str], about: str, grade: Grade, fix: str
 ) -> list[Finding] | NotEvaluated:
     """A finding for every operation that ranks call with different arguments of one kind."""
     if not is_program(case):
@@ -163,7 +161,7 @@ def on_disagreements(
         if apart.about == about:
             refs = (apart.operation.ref, *(reason.ref for reason in apart.reasons))
             message = f"Ranks disagree in {apart.operation.name}: {apart.said}."
-            found.append(told(*rule, "corruption", "error", confidence, message, refs, (fix,)))
+            found.append(told(*rule, "corruption", "error", grade, message, refs, (fix,)))
     return found
 
 

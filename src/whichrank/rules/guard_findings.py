@@ -10,6 +10,7 @@ from whichrank.model.findings import (
     CodePlace,
     Finding,
     Gpu,
+    Grade,
     NextStep,
     NotEvaluated,
     Subject,
@@ -100,7 +101,7 @@ def place_of(text: str, rank: int | None) -> CodePlace | None:
 
 
 def found(  # noqa: PLR0913
-    case: Case, wrong: Wrong, code: str, cause: str, message: str, confidence: float, fix: tuple[str, ...], *,
+    case: Case, wrong: Wrong, code: str, cause: str, message: str, grade: Grade, fix: tuple[str, ...], *,
     category: Category = "corruption", severe: bool = True, gpu: bool = False, places: Sequence[str] = (),
     alternatives: tuple[Alternative, ...] = (), next: tuple[NextStep, ...] = (),  # noqa: A002
 ) -> Finding:  # fmt: skip
@@ -109,7 +110,7 @@ def found(  # noqa: PLR0913
         cause=cause,
         category=category,
         severity="error" if severe else "warning",
-        confidence=confidence,
+        grade=grade,
         subject=subject(case, wrong, gpu=gpu, code=places),
         message=message,
         evidence=tuple(wrong.refs),
@@ -118,4 +119,5 @@ def found(  # noqa: PLR0913
         alternatives=alternatives,
         next=next,
         certificate=witnesses(wrong),
+        kind="records",
     )

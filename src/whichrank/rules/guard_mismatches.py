@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.wrong import Wrong
@@ -28,6 +28,6 @@ def _finding(case: Case, wrong: Wrong, code: str, cause: str, fix: str) -> Findi
         message = f"{guard_findings.who(wrong)} brought different {what} to {call}: {theirs}."
     places = dict.fromkeys([str(wrong.detail["place"]), *(str(at) for at in wrong.detail["at"].values())])
     return guard_findings.found(
-        case, wrong, code, cause, message, 0.97 if wrong.odd else 0.85, (fix, guard_findings.go_back(case, wrong)),
+        case, wrong, code, cause, message, Grade.PROVES, (fix, guard_findings.go_back(case, wrong)),
         places=list(places)[:2],
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Category, Finding, Gpu, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Category, Finding, Gpu, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import GpuState, KernelEvent
 from whichrank.rules import building, wording
 from whichrank.timeline.case import Case
@@ -62,7 +62,7 @@ class Claim:
     cause: str
     category: Category = "crash"
     fix: tuple[str, ...] = ()
-    alternatives: tuple[tuple[str, float, str], ...] = ()
+    alternatives: tuple[tuple[str, str], ...] = ()
     next: tuple[NextStep, ...] = ()
 
 
@@ -71,7 +71,7 @@ def found(  # noqa: PLR0913
     claim: Claim,
     refs: Sequence[Ref],
     message: str,
-    confidence: float,
+    grade: Grade,
     *,
     weight: Weight,
     subject: Subject,
@@ -79,26 +79,22 @@ def found(  # noqa: PLR0913
     fix: tuple[str, ...] = (),
 ) -> Finding:
     """A finding, no surer and no graver than its weight allows."""
-    sure = round(confidence * weight.factor, 2)
-    alternatives = tuple(
-        Alternative(cause, round(min(share, (1 - sure) / len(claim.alternatives)), 2), why)
-        for cause, share, why in claim.alternatives
-    )
     ranked = tuple(rank_ref(ref, subject) for ref in dict.fromkeys(refs))
     return Finding(
         code=claim.code,
         cause=claim.cause,
         category="hang" if claim.category == "crash" and statements.only_hangs(case) else claim.category,
         severity=weight.severity,
-        confidence=sure,
+        grade=grade.lowered(weight.less),
         subject=subject,
         message=message,
         evidence=ranked[:_MOST_REFS],
         fix=fix or claim.fix,
         victims=tuple(r for r in range(case.world) if r not in subject.ranks) if subject.ranks else (),
-        alternatives=alternatives,
+        alternatives=tuple(Alternative(*other) for other in claim.alternatives),
         next=claim.next,
         onset_ns=onset_ns,
+        kind="host",
     )
 
 

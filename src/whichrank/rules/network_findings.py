@@ -18,7 +18,7 @@ def weight(case: Case) -> Weight:
     """A job that goes on is not held up, whatever single connections do."""
     still = not any(moving(flow) for flow in case.connections.flows)
     held_up = still or kernel_events.failed(case) or not kernel_events.has_job(case)
-    return Weight(1.0, "error") if held_up else Weight(0.6, "warning")
+    return Weight("error") if held_up else Weight("warning", 1)
 
 
 def subject(scope: Scope) -> Subject:

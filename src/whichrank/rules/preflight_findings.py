@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Category, Endpoint, Finding, Link, Severity, Subject
+from whichrank.model.findings import Category, Endpoint, Finding, Grade, Link, Severity, Subject
 from whichrank.model.preflight import Blame
 from whichrank.records.inspection import RdmaRate
 
 
-def found(  # noqa: PLR0913 - the parts of a finding
+def found(
     code: str,
     cause: str,
     category: Category,
@@ -20,9 +20,8 @@ def found(  # noqa: PLR0913 - the parts of a finding
     fix: tuple[str, ...],
     *,
     severity: Severity = "error",
-    confidence: float = 0.9,
 ) -> Finding:
-    return Finding(code, cause, category, severity, confidence, subject, message, tuple(refs), fix)
+    return Finding(code, cause, category, severity, Grade.PROVES, subject, message, tuple(refs), fix, kind="host")
 
 
 def measured(probe: str, words: str, host: str | None = None) -> Ref:

@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import replace
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import Held, held_up, only_stack, ref_of, stack_ref
@@ -41,7 +41,8 @@ def _alone(case: Case, doing: Doing, code: str, cause: str, words: str, fix: tup
             cause=cause,
             category="hang",
             severity="error",
-            confidence=0.5,
+            grade=Grade.HINTS,
+            kind="stacks",
             subject=Subject(ranks=() if rank is None else (rank,)),
             message=f"{who} is {words}{at}; this is the only stack at hand.",
             evidence=(ref_of(stack, rank),),
@@ -69,21 +70,21 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
         f"{wording.culprits_text(case, ranks).capitalize()} {verb} {words}{at}{what}; "
         f"{wording.ranks_text(waiting)} wait."
     )
-    named = {"dumps": 0.9, "watchdog": 0.85, "stacks": 0.75}[first.by]
-    certain = 0.95 if first.activity.doing not in ("user", "evaluation") else 0.85
+    plain = first.by == "dumps" and first.activity.doing not in ("user", "evaluation")
     return Finding(
         code=code,
         cause=cause,
         category="hang",
         severity="error",
-        confidence=round(named * certain, 2),
+        grade=Grade.PROVES if plain else Grade.SUPPORTS,
+        kind="stacks",
         subject=Subject(ranks=ranks, code=_places(found)),
         message=message,
         evidence=_evidence(case, found, waiting),
         victims=waiting,
         fix=fix,
         onset_ns=wording.onset(case, case.troubles[0]) if case.troubles else None,
-        alternatives=(Alternative("rank-stuck-in-user-code", 0.08, "the name of the function may mislead"),)
+        alternatives=(Alternative("rank-stuck-in-user-code", "the name of the function may mislead"),)
         if first.activity.doing != "user"
         else (),
         next=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, CodePlace, Finding, Hold, NextStep, Subject
+from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, Hold, NextStep, Subject
 from whichrank.model.moments import rfc3339_ns
 from whichrank.records.events.collectives import InOperation
 from whichrank.timeline.case import Case
@@ -210,13 +210,13 @@ def argument_mismatch(case: Case, trouble: Trouble, code: str, cause: str, fix: 
     group = lineup.groups[meeting.group].title
     more = likewise(lineup, trouble)
     outcome = "; nothing hangs, the result is wrong." if silent else "."
-    confidence = round(trouble.sure * (0.95 if silent else 0.85), 2)
     return Finding(
         code=code,
         cause=cause,
         category="hang" if trouble.hangs else "crash" if gloo else "corruption",
         severity="error",
-        confidence=confidence,
+        grade=trouble.graded(Grade.PROVES if silent else Grade.SUPPORTS),
+        kind="records",
         subject=Subject(
             ranks=trouble.ranks,
             code=(
@@ -229,11 +229,7 @@ def argument_mismatch(case: Case, trouble: Trouble, code: str, cause: str, fix: 
         victims=trouble.victims if trouble.hangs else (),
         onset_ns=onset(case, trouble),
         alternatives=(
-            Alternative(
-                "conditional-collective",
-                round(min(0.1, 1 - confidence), 2),
-                "the two calls may be different operations of the program",
-            ),
+            Alternative("conditional-collective", "the two calls may be different operations of the program"),
         ),
         fix=fix,
     )

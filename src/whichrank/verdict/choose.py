@@ -3,30 +3,33 @@
 Several rules often see the same fault from different sides: the dumps say that rank 5 did not come, its stack says
 that it reads from storage, the launcher says that it was killed at the end. The root is the finding that explains
 most and says most: an explicit cause beats one that only says "it did not come", and what began first beats what
-followed. A finding that contradicts the state of the job is out. The order of the findings does not matter.
+followed. Findings of the same cause about the same ranks are one hypothesis: it is as sure as the best of them, and a
+little surer for every other kind of evidence. A finding that contradicts the state of the job is out. The order of the
+findings does not matter.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from whichrank.facts.taxonomy import causes
+from whichrank.model import grades
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Category, Finding, Subject
-from whichrank.model.verdict import Argument, Grade, Hypothesis, Verdict
+from whichrank.model.findings import Alternative, Category, Finding, Grade, Subject
+from whichrank.model.verdict import Argument, Hypothesis, Verdict
 
 _URGENCY = {"hang": 0.0, "crash": 0.0, "corruption": 0.15, "config": 0.3, "slow": 0.3}
 _SEVERITY = {"error": 0.0, "warning": 0.5, "info": 2.0}
-_GRADES: tuple[tuple[float, Grade], ...] = ((0.85, "proves"), (0.6, "supports"), (0.0, "hints"))
-"""How sure a finding must be to count as this."""
 _SEEN_AS = {"corruption": "matter of wrong results", "slow": "matter of speed"}
 MAX_ALTERNATIVES = 3
 # Two faults are told apart in time when they are this far apart: log stamps are good to a second, clocks differ.
 APART_NS = 3_000_000_000
-SURE = 0.6
 _NEARLY = 0.25
 """An explicit cause that began earlier wins if it is not less sure than the best by more than this."""
+_LISTED = 0.3
+"""What the causes share that are only listed, where nothing was found."""
 
 Fit = Callable[[Finding], Argument | None]
 
@@ -61,7 +64,7 @@ def choose(
     refuted = {i: argument for i, f in enumerate(given) if fit is not None and (argument := fit(f)) is not None}
     standing = [replace(f, severity="info") if i in refuted else f for i, f in enumerate(given)]
     weighed = _hypotheses(given, refuted)
-    telling = [finding for finding in standing if finding.severity != "info"]
+    telling = _Weighed(finding for finding in standing if finding.severity != "info")
     if not telling:
         if finished is not None:
             verdict = _survived(finished)
@@ -70,51 +73,79 @@ def choose(
         else:
             verdict = _nothing_found(looked_at, enough, standing, observed)
         return Choice(verdict, tuple(standing), hypotheses=weighed)
-    root = _root(telling)
+    root = telling.root()
     ordered = (root, *(f for f in standing if f is not root))
     followers = {i: (0,) for i, f in enumerate(ordered) if f is not root and _follows(f, root)}
     readings = [ordered[i] for i in followers]
     others = [f for i, f in enumerate(ordered) if f is not root and i not in followers and f.severity != "info"]
-    incidents = tuple(_verdict(f, []) for f in others)
-    return Choice(_verdict(root, readings), ordered, dict(followers), incidents, weighed)
+    incidents = tuple(_verdict(f, telling.sure(f), []) for f in others)
+    return Choice(_verdict(root, telling.sure(root), readings), ordered, dict(followers), incidents, weighed)
+
+
+class _Weighed(tuple[Finding, ...]):
+    """Findings that may be the root, each as sure as its hypothesis."""
+
+    __slots__ = ()
+
+    def sure(self, finding: Finding) -> float:
+        """How sure it is, with all other kinds of evidence that say the same."""
+        kinds = {other.kind for other in self if _same(other, finding)}
+        return grades.raised(finding.confidence, len(kinds - {finding.kind}))
+
+    def weight(self, finding: Finding) -> float:
+        """How much a finding has to say as the root of everything."""
+        return _weight(finding, self.sure(finding))
+
+    def order(self, finding: Finding) -> tuple[object, ...]:
+        """The weightiest first; of equal ones the one that names a rank, then anybody, then as everywhere."""
+        return (-self.weight(finding), not finding.subject.ranks, not _names(finding), *_order(finding))
+
+    def root(self) -> Finding:
+        """The weightiest finding, unless an explicit cause began clearly earlier, or one says more about the same."""
+        best = min(self, key=self.order)
+        if best.onset_ns is not None:
+            near = self.weight(best) - _NEARLY
+            earlier = [f for f in self if _began_before(f, best) and self.weight(f) > near]
+            if earlier:
+                best = min(earlier, key=lambda f: (f.onset_ns, *self.order(f)))
+        best = min((f for f in self if _says_more(f, best)), key=self.order, default=best)
+        if best.cause == "straggler":
+            late = set(best.subject.ranks)
+            why = [f for f in self if _says_why_late(f) and late == set(f.subject.ranks)]
+            return min(why, key=self.order) if why else best
+        if _names(best):
+            return best
+        same = (f for f in self if _same(f, best) and _names(f) and f.grade >= Grade.SUPPORTS)
+        return min(same, key=self.order, default=best)
+
+
+def _weight(finding: Finding, sure: float) -> float:
+    less = causes()[finding.cause].yields if finding.cause in causes() else 0.0
+    return round(sure - less - _URGENCY.get(finding.category, 0.5) - _SEVERITY[finding.severity], 6)
 
 
 def _order(finding: Finding) -> tuple[object, ...]:
     """A total order: the weightiest first; ties by what began first, then by name."""
     onset = finding.onset_ns if finding.onset_ns is not None else 1 << 63
-    return (-round(_weight(finding), 6), onset, finding.code, finding.cause, finding.subject.ranks, finding.message)
+    weight = _weight(finding, finding.confidence)
+    return (-weight, onset, finding.code, finding.cause, finding.subject.ranks, finding.message)
 
 
-def _weight(finding: Finding) -> float:
-    """How much a finding has to say as the root of everything."""
-    less = causes()[finding.cause].yields if finding.cause in causes() else 0.0
-    return finding.confidence - less - _URGENCY.get(finding.category, 0.5) - _SEVERITY[finding.severity]
+def _same(one: Finding, other: Finding) -> bool:
+    """Whether two findings are about one hypothesis: who names nobody contradicts nobody."""
+    mine, theirs = one.subject.ranks, other.subject.ranks
+    return (one.cause, one.category) == (other.cause, other.category) and (not mine or not theirs or mine == theirs)
+
+
+def _says_more(finding: Finding, best: Finding) -> bool:
+    """Whether the best one defers to this: by its cause, to one that is as well supported, about the same ranks."""
+    mine, theirs = set(finding.subject.ranks), set(best.subject.ranks)
+    deferred = best.cause in causes() and finding.cause in causes()[best.cause].defers_to
+    return deferred and finding.grade >= best.grade and (not mine or not theirs or bool(mine & theirs))
 
 
 def _is_explicit(finding: Finding) -> bool:
     return finding.cause not in causes() or causes()[finding.cause].role not in ("generic", "ending")
-
-
-def _root(findings: Sequence[Finding]) -> Finding:
-    """The weightiest finding, unless an explicit cause that is nearly as sure began clearly earlier."""
-    best = min(findings, key=_order)
-    if best.onset_ns is not None:
-        earlier = [f for f in findings if _began_before(f, best) and _weight(f) > _weight(best) - _NEARLY]
-        if earlier:
-            best = min(earlier, key=lambda f: (f.onset_ns, *_order(f)))
-    if best.cause == "straggler":
-        late = set(best.subject.ranks)
-        why = [f for f in findings if _says_why_late(f) and late == set(f.subject.ranks)]
-        return min(why, key=_order) if why else best
-    return _naming(best, findings)
-
-
-def _naming(best: Finding, findings: Sequence[Finding]) -> Finding:
-    """The surest finding of the same cause that says who, where the best one names nobody."""
-    if _names(best):
-        return best
-    same = [f for f in findings if f.cause == best.cause and f.category == best.category and _names(f)]
-    return min((f for f in same if f.confidence >= SURE), key=_order, default=best)
 
 
 def _names(finding: Finding) -> bool:
@@ -123,13 +154,13 @@ def _names(finding: Finding) -> bool:
 
 
 def _began_before(finding: Finding, best: Finding) -> bool:
-    if finding.onset_ns is None or best.onset_ns is None or not _is_explicit(finding) or finding.confidence < SURE:
+    if finding.onset_ns is None or best.onset_ns is None or not _is_explicit(finding) or finding.grade < Grade.SUPPORTS:
         return False
     return best.onset_ns - finding.onset_ns > APART_NS
 
 
 def _says_why_late(finding: Finding) -> bool:
-    return finding.cause in causes() and causes()[finding.cause].role == "why-late" and finding.confidence >= SURE
+    return finding.cause in causes() and causes()[finding.cause].role == "why-late" and finding.grade >= Grade.SUPPORTS
 
 
 def _follows(finding: Finding, root: Finding) -> bool:
@@ -145,34 +176,33 @@ def _follows(finding: Finding, root: Finding) -> bool:
     return bool(mine & theirs) or not mine or (later and mine <= set(root.victims))
 
 
-def _verdict(root: Finding, readings: Sequence[Finding]) -> Verdict:
+def _verdict(root: Finding, sure: float, readings: Sequence[Finding]) -> Verdict:
     return Verdict(
         category=root.category,
         cause=root.cause,
         culprits=root.subject,
         victims=tuple(sorted(root.victims)),
-        confidence=root.confidence,
+        confidence=sure,
         summary=root.message,
         fix=root.fix,
-        alternatives=_alternatives(root, readings),
+        alternatives=_alternatives(root, sure, readings),
         certificate=root.certificate,
     )
 
 
-def _alternatives(root: Finding, readings: Sequence[Finding]) -> tuple[Alternative, ...]:
-    """At most three other causes; all confidences together stay within one."""
-    seen = [Alternative(f.cause, f.confidence, f.message) for f in readings if _is_explicit(f) and f.severity != "info"]
-    offered = sorted([*root.alternatives, *seen], key=lambda a: (-a.confidence, a.cause, a.why))
-    left = round(1.0 - root.confidence, 2)
-    taken: list[Alternative] = []
-    for alternative in offered:
-        if alternative.cause == root.cause or any(a.cause == alternative.cause for a in taken):
-            continue
-        share = round(min(alternative.confidence, left * 0.7 if len(offered) > 1 else left), 2)
-        if share > 0 and len(taken) < MAX_ALTERNATIVES:
-            taken.append(Alternative(alternative.cause, share, alternative.why))
-            left = round(left - share, 2)
-    return tuple(taken)
+def _alternatives(root: Finding, sure: float, readings: Sequence[Finding]) -> tuple[Alternative, ...]:
+    """What else was found, the surest first, then what the rule itself lists."""
+    seen = sorted((f for f in readings if _is_explicit(f) and f.severity != "info"), key=lambda f: -f.confidence)
+    offered = [*(Alternative(f.cause, f.message) for f in seen), *root.alternatives]
+    return _shared([other for other in offered if other.cause != root.cause], 1.0 - sure)
+
+
+def _shared(offered: Sequence[Alternative], left: float) -> tuple[Alternative, ...]:
+    """At most three of them: each takes half of what is left."""
+    unique = {other.cause: other for other in reversed(offered)}
+    ordered = sorted(unique.values(), key=offered.index)[:MAX_ALTERNATIVES]
+    shares = [math.floor(100 * left / 2 ** (place + 1)) / 100 for place in range(len(ordered))]
+    return tuple(replace(other, confidence=share) for other, share in zip(ordered, shares, strict=True) if share > 0)
 
 
 def _survived(finished: Ref) -> Verdict:
@@ -198,13 +228,11 @@ def _nothing_found(looked_at: str, enough: bool, noted: Sequence[Finding], obser
         else "Nothing that whichrank can read was found."
     )
     # What was only noted accuses nobody, but it is where to look first.
-    named = [Alternative(f.cause, f.confidence, f.message) for f in noted if f.cause != "unknown"]
-    possible = sorted([*named, *(a for f in noted for a in f.alternatives)], key=lambda a: (-a.confidence, a.cause))
+    named = [Alternative(f.cause, f.message) for f in sorted(noted, key=_order) if f.cause != "unknown"]
+    possible = [*named, *(a for f in noted for a in f.alternatives)]
     if observed is not None:
         told = f"The evidence says that it is a {_SEEN_AS.get(observed, observed)}, and not why."
-    return Verdict(
-        observed or "unknown", "unknown", Subject(), (), 0.0, told, alternatives=tuple(possible[:MAX_ALTERNATIVES])
-    )
+    return Verdict(observed or "unknown", "unknown", Subject(), (), 0.0, told, alternatives=_shared(possible, _LISTED))
 
 
 def _hypotheses(findings: Sequence[Finding], refuted: dict[int, Argument]) -> tuple[Hypothesis, ...]:
@@ -212,15 +240,15 @@ def _hypotheses(findings: Sequence[Finding], refuted: dict[int, Argument]) -> tu
     piles: dict[tuple[str, tuple[int, ...]], list[int]] = {}
     for i, finding in enumerate(findings):
         piles.setdefault((finding.cause, finding.subject.ranks), []).append(i)
+    standing = _Weighed(finding for i, finding in enumerate(findings) if i not in refuted)
     found = []
     for (cause, ranks), members in piles.items():
         speaking = tuple(_argument(findings[i]) for i in members)
         contrary = tuple(dict.fromkeys(refuted[i] for i in members if i in refuted))
-        sure = max((findings[i].confidence for i in members if i not in refuted), default=0.0)
+        sure = max((standing.sure(findings[i]) for i in members if i not in refuted), default=0.0)
         found.append(Hypothesis(cause, ranks, sure, speaking, contrary))
     return tuple(sorted(found, key=lambda h: bool(h.arguments_against)))
 
 
 def _argument(finding: Finding) -> Argument:
-    grade = next(grade for least, grade in _GRADES if finding.confidence >= least)
-    return Argument(finding.code, grade, finding.message, finding.evidence[:2])
+    return Argument(finding.code, finding.grade, finding.kind, finding.message, finding.evidence[:2])

@@ -6,7 +6,7 @@ import re
 
 from whichrank.facts.interventions import ONE_HOST
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Finding
+from whichrank.model.findings import Finding, Grade
 from whichrank.model.verdict import Argument
 from whichrank.records.events.base import Event
 from whichrank.timeline.case import Case
@@ -15,24 +15,23 @@ from whichrank.timeline.job_state.outcome import at_work
 
 _LINE = re.compile(r"line (\d+)")
 _STOPS = ("hang", "crash")
-PROVEN = 0.85
-"""What people report speaks only against what is not proven otherwise."""
 
 
 def against(case: Case, finding: Finding) -> Argument | None:
     """What the state of the job says against a finding; None where the two fit."""
     if finding.category in _STOPS and case.finish is not None:
-        return Argument("", "contradicts", f"the run finished: {case.finish.ref.quote}", (case.finish.ref,))
+        return Argument("", Grade.CONTRADICTS, None, f"the run finished: {case.finish.ref.quote}", (case.finish.ref,))
     if finding.category in _STOPS and (working := at_work(case)) is not None and _before(finding, working):
-        return Argument("", "contradicts", f"the job went on: {working.ref.quote}", (working.ref,))
-    if finding.confidence < PROVEN and (trial := trials.ruled_out(case, finding.cause)) is not None:
+        return Argument("", Grade.CONTRADICTS, None, f"the job went on: {working.ref.quote}", (working.ref,))
+    # What people report speaks only against what is not proven otherwise.
+    if finding.grade < Grade.PROVES and (trial := trials.ruled_out(case, finding.cause)) is not None:
         said = f"“{trial.change}” was tried: it {trial.outcome if trial.change != ONE_HOST else 'works there'}"
-        return Argument("", "contradicts", said, (trial.ref,))
+        return Argument("", Grade.CONTRADICTS, None, said, (trial.ref,))
     if finding.cause in causes() and causes()[finding.cause].phase == "launch" and finding.category != "config":
         from whichrank.timeline.job_state.phases import trained_after
 
         trained = trained_after(case, finding.onset_ns)
-        return Argument("", "contradicts", *trained) if trained is not None else None
+        return Argument("", Grade.CONTRADICTS, None, *trained) if trained is not None else None
     return None
 
 

@@ -293,7 +293,7 @@ def test_a_quote_stands_in_its_context_and_doubts_say_what_settles_them(browser,
     lines = ["epoch 1 begins", "loss 0.3", *CRASH.splitlines(), "<b>after</b>"]
     log.write_text("\n".join(lines) + "\n")
     told = diagnose([log.parent], views=True)
-    doubt = Alternative("gpu-out-of-memory", 0.05, "memory was nearly full")
+    doubt = Alternative("gpu-out-of-memory", "memory was nearly full", 0.05)
     told = replace(told, verdict=replace(told.verdict, alternatives=(doubt,)))
     shown(browser, told, tmp_path)
     quoted = browser.execute_script("return [...document.querySelectorAll('pre')].map((each) => each.textContent)")

@@ -18,7 +18,7 @@ from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding
+from whichrank.model.findings import Finding, Grade
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import GlooTimeout
 from whichrank.records.events.launchers import NodeSilent, ProcessExit
@@ -114,7 +114,7 @@ def test_a_silent_node_that_others_wait_for_is_lost() -> None:
     assert (finding.cause, finding.subject.hosts, finding.subject.ranks) == ("host-lost", ("b",), (2, 3))
     assert finding.victims == (0, 1)
     (coarse,) = judged(build_case([silence("not renewed"), *waiting(0, 1)]))
-    assert coarse.confidence < finding.confidence
+    assert coarse.grade < finding.grade
 
 
 def test_a_silent_node_of_a_job_that_goes_on_is_not_lost() -> None:
@@ -129,7 +129,7 @@ def test_a_node_that_still_answers_the_ranks_is_not_lost() -> None:
     assert judged(build_case([silence(), socket, *waiting(0, 1)])) == []
     stale = replace(socket, send_queue=500, values={**fresh, "lastack": 20_000.0, "unacked": 3.0, "backoff": 6.0})
     (finding,) = judged(build_case([silence(), stale, *waiting(0, 1)]))
-    assert finding.confidence == 0.9, "data to it is sent without an answer"
+    assert finding.grade is Grade.PROVES, "data to it is sent without an answer"
 
 
 # -- clocks

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from whichrank.model.findings import NextStep
+from whichrank.model.grades import SUPPORTED
 from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.timeline.case import Case
 
@@ -17,12 +18,11 @@ _LIMITS = re.compile(r"^grep '?([a-z ]+)'? /proc/PID/limits$")
 
 WANTED = 4
 """Whole dumps that are asked for at once."""
-UNSURE = 0.6
 
 
 def doubtful(verdict: Verdict) -> bool:
     """Whether more evidence may change it."""
-    return verdict.category == "unknown" or bool(verdict.culprits.candidates) or verdict.confidence < UNSURE
+    return verdict.category == "unknown" or bool(verdict.culprits.candidates) or verdict.confidence < SUPPORTED
 
 
 def with_wanted(answer: Diagnosis, shortened: Mapping[int, str]) -> Diagnosis:

@@ -24,6 +24,8 @@ _FENCE = re.compile(
 )
 _MARKS = (b"```", b"~~~", b"{code")
 _PYTHON = frozenset({"", "python", "py", "python3", "ipython", "pytb"})
+_METHOD = re.compile(r"(?:@\w[\w.]{0,60}\s{0,80})?def \w{1,80}\(self\b")
+_CLASS = "class Posted(pytorch_lightning.LightningModule):"
 _TRIMMED = 3
 """Lines at either end of a block that may be cut off in the middle of a statement."""
 _USUAL = {
@@ -35,6 +37,7 @@ _USUAL = {
     "fully_shard": "from torch.distributed.fsdp import fully_shard",
     "xm": "import torch_xla.core.xla_model as xm",
     "hvd": "import horovod.torch as hvd",
+    "pytorch_lightning": "import pytorch_lightning",
 }
 """What people mean by these names where they leave the imports out."""
 _SEVERITIES = ("error", "warning")
@@ -59,10 +62,10 @@ def posted_faults(items: Iterable[Item]) -> list[PostedFault]:
     from whichrank.flows.lint.check import lint_texts
 
     found = [f for f in lint_texts(texts) if f.cause and f.severity in _SEVERITIES and f.subject.code]
-    found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -f.confidence))
+    found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -f.grade))
     return [
         PostedFault(
-            f.code, f.cause, f.category, f.severity, f.confidence, f.message, f.evidence,
+            f.code, f.cause, f.category, f.severity, f.grade, f.message, f.evidence,
             f.subject.code[0].file, f.subject.code[0].line, f.fix,
         )
         for f in found
@@ -98,6 +101,9 @@ def _quoted(text: str) -> str:
             part = textwrap.dedent("\n".join(body[first : len(body) - last])).split("\n")
             if any(part) and _parses("\n".join(part)):
                 kept[start + first : start + first + len(part)] = part
+                if _METHOD.match("\n".join(part).lstrip("\n")):  # a hook, posted without its class
+                    indented = [f"    {line}" if line else "" for line in part]
+                    kept[start + first - 1 : start + first + len(part)] = [_CLASS, *indented]
                 break
     return "\n".join(kept)
 

@@ -22,7 +22,17 @@ from whichrank.facts import messages, site
 from whichrank.facts.taxonomy import causes
 from whichrank.model.errors import FactsError
 from whichrank.model.evidence import Ref, Skipped, Source
-from whichrank.model.findings import Alternative, Category, Finding, NextStep, NotEvaluated, Severity, Subject
+from whichrank.model.findings import (
+    Alternative,
+    Category,
+    Finding,
+    Grade,
+    Kind,
+    NextStep,
+    NotEvaluated,
+    Severity,
+    Subject,
+)
 from whichrank.timeline.case import Case
 
 LIMIT_S = 20.0
@@ -40,7 +50,7 @@ class _Said(msgspec.Struct):
     cause: str
     category: Category
     severity: Severity
-    confidence: float
+    grade: Grade
     subject: Subject
     message: str
     evidence: tuple[Ref, ...]
@@ -49,6 +59,7 @@ class _Said(msgspec.Struct):
     alternatives: tuple[Alternative, ...] = ()
     next: tuple[NextStep, ...] = ()
     onset_ns: int | None = None
+    kind: Kind = "messages"
 
 
 class Answer(msgspec.Struct):

@@ -15,7 +15,7 @@ from whichrank.flows.discovery import rules_below
 from whichrank.flows.preflight import link_states, links
 from whichrank.flows.preflight.peers import Measurements
 from whichrank.model.evidence import Coverage, Ref, Skipped, Source
-from whichrank.model.findings import Finding, Gpu, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Gpu, Grade, NotEvaluated, Subject
 from whichrank.model.preflight import NOTHING_TO_CHECK, Check, HostCheck, Launch, LinkCheck
 from whichrank.records.inspection import HostProbes, Inspection, Pace, ProbeResult
 
@@ -263,8 +263,8 @@ def _finding(rule: ModuleType, host: HostProbes, check: Check) -> Finding:
     subject = Subject(hosts=(host.host,), gpus=gpus)
     ref = Ref(f"probe {rule.PROBE}", host.host, words[:400], None, host.host)
     return Finding(
-        rule.CODE, rule.CAUSE, "config", check.severity, 0.9, subject, f"{host.host}: {check.why}.", (ref,),
-        (*check.fix, *rule.FIX),
+        rule.CODE, rule.CAUSE, "config", check.severity, Grade.PROVES, subject, f"{host.host}: {check.why}.", (ref,),
+        (*check.fix, *rule.FIX), kind="host",
     )  # fmt: skip
 
 

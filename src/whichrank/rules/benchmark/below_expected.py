@@ -17,7 +17,7 @@ Limits: fabrics differ: between nodes the rows are examples. Machines without a 
 from __future__ import annotations
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.bench import BenchRun
 
 CODE = "BNCH103"
@@ -42,5 +42,9 @@ def judge(run: BenchRun) -> list[Finding] | NotEvaluated:
             refs = (Ref(run.origin, f"{name} {best.bytes} bytes", f"busbw {best.busbw_gbs:.2f} GB/s"),
                     Ref("facts", best.source, f"busbw {best.expected_gbs:.2f} GB/s"))  # fmt: skip
             hosts = Subject(hosts=tuple(dict.fromkeys(run.hosts)))
-            findings.append(Finding(CODE, CAUSE, "slow", "warning", 0.7, hosts, f"{name}: {words}.", refs, FIX))
+            findings.append(
+                Finding(
+                    CODE, CAUSE, "slow", "warning", Grade.SUPPORTS, hosts, f"{name}: {words}.", refs, FIX, kind="timing"
+                )
+            )
     return findings

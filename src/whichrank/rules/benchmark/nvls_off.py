@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from whichrank.facts.bandwidth import family, nvls
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.bench import BenchRun
 
 CODE = "BNCH102"
@@ -58,7 +58,7 @@ def judge(run: BenchRun) -> list[Finding] | NotEvaluated:
             CAUSE,
             "slow",
             "warning",
-            0.8,
+            Grade.SUPPORTS,
             Subject(hosts=tuple(dict.fromkeys(run.hosts))),
             f"{words}.",
             (ref, *told),

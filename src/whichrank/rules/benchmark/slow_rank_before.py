@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.bench import BenchRun
 
 CODE = "BNCH105"
@@ -52,7 +52,18 @@ def judge(run: BenchRun) -> list[Finding] | NotEvaluated:
             )
             host = tuple(run.hosts[rank : rank + 1])
             findings.append(
-                Finding(CODE, CAUSE, "slow", "warning", 0.8, Subject(ranks=(rank,), hosts=host), message, (ref,), FIX)
+                Finding(
+                    CODE,
+                    CAUSE,
+                    "slow",
+                    "warning",
+                    Grade.SUPPORTS,
+                    Subject(ranks=(rank,), hosts=host),
+                    message,
+                    (ref,),
+                    FIX,
+                    kind="timing",
+                )
             )
     return findings
 

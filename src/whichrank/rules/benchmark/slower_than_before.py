@@ -19,7 +19,7 @@ from __future__ import annotations
 from statistics import median
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.bench import BenchResult, BenchRun
 
 CODE = "BNCH104"
@@ -45,7 +45,9 @@ def judge(run: BenchRun) -> list[Finding] | NotEvaluated:
             )
             message = f"{name}: takes {lost:.0%} longer than before at {len(worse)} of {len(own)} sizes."
             hosts = Subject(hosts=tuple(dict.fromkeys(run.hosts)))
-            findings.append(Finding(CODE, CAUSE, "slow", "warning", 0.7, hosts, message, refs, FIX))
+            findings.append(
+                Finding(CODE, CAUSE, "slow", "warning", Grade.SUPPORTS, hosts, message, refs, FIX, kind="timing")
+            )
     return findings
 
 

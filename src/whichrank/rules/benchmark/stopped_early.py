@@ -19,7 +19,7 @@ Limits: which rank is at fault is not told here.
 from __future__ import annotations
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.bench import BenchRun
 
 CODE = "BNCH106"
@@ -38,4 +38,4 @@ def judge(run: BenchRun) -> list[Finding] | NotEvaluated:
     hosts = Subject(hosts=tuple(dict.fromkeys(run.hosts)))
     message = f"The benchmark did not finish: {run.stopped}."
     refs = (Ref(run.origin, "the ranks", run.stopped[:400]),)
-    return [Finding(CODE, CAUSE, "hang", "error", 0.9, hosts, message, refs, FIX)]
+    return [Finding(CODE, CAUSE, "hang", "error", Grade.PROVES, hosts, message, refs, FIX, kind="host")]

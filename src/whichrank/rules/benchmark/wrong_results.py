@@ -18,7 +18,7 @@ Limits: which GPU is to blame is not told by a collective; test pairs.
 from __future__ import annotations
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.bench import BenchRun
 
 CODE = "BNCH101"
@@ -42,6 +42,14 @@ def judge(run: BenchRun) -> list[Finding] | NotEvaluated:
     cause = CAUSE if run.backend != "gloo" else "unknown"
     return [
         Finding(
-            CODE, cause, "corruption", "error", 0.9, Subject(hosts=tuple(dict.fromkeys(run.hosts))), message, refs, FIX
+            CODE,
+            cause,
+            "corruption",
+            "error",
+            Grade.PROVES,
+            Subject(hosts=tuple(dict.fromkeys(run.hosts))),
+            message,
+            refs,
+            FIX,
         )
     ]

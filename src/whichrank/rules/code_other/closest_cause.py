@@ -28,7 +28,7 @@ from typing import cast
 
 from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Alternative, Category, Finding, NotEvaluated, Severity, Subject
+from whichrank.model.findings import Alternative, Category, Finding, Grade, NotEvaluated, Severity, Subject
 from whichrank.records.second_looks import ClosestCause
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state.outcome import observed
@@ -36,11 +36,10 @@ from whichrank.timeline.job_state.outcome import observed
 CODE = "CODE210"
 CAUSE = "unknown"
 
-_CLEARLY, _BY_FAR = 1.2, 1.8
+_CLEARLY = 1.2
 """How many times as close as the next cause."""
-_WORTH, _NAMED, _WELL = 2.0, 7.0, 14.0
-"""What words must tell for a cause to be listed, to be named (some rare ones go with it), and to be a little surer."""
-_SURE, _SURER, _LISTED = 0.4, 0.52, 0.12
+_WORTH, _NAMED = 2.0, 7.0
+"""What words must tell for a cause to be listed, and to be named (some rare ones go with it)."""
 _MOST = 3
 _STOPPED = {"hang": "stopped", "crash": "stopped"}
 
@@ -51,15 +50,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not near:
         return NotEvaluated("lines that come close to a known cause, and no other verdict")
     first, rest = near[0], near[1:]
-    lead = first.score / max(rest[0].score, 1e-9) if rest else _BY_FAR
-    named = lead >= _CLEARLY and first.told >= _NAMED
+    clearly = not rest or first.score >= _CLEARLY * rest[0].score
+    named = clearly and first.told >= _NAMED
     others = rest if named else [first, *rest]
-    listed = tuple(Alternative(one.cause, _LISTED, f"its wording is close: {_quoted(one)}") for one in others[:_MOST])
+    listed = tuple(Alternative(one.cause, f"its wording is close: {_quoted(one)}") for one in others[:_MOST])
     if not named:
-        return [_finding(first, "unknown", "info", 0.0, "Several known causes come close in words.", listed, case)]
-    sure = _SURER if lead >= _BY_FAR and first.told >= _WELL else _SURE
+        return [_finding(first, "unknown", "info", "Several known causes come close in words.", listed, case)]
     message = f"Nothing proves it, but the words come closest to {first.cause}: {_quoted(first)}."
-    return [_finding(first, first.cause, "warning", sure, message, listed, case)]
+    return [_finding(first, first.cause, "warning", message, listed, case)]
 
 
 def _fits(cause: str, seen: str | None) -> bool:
@@ -83,7 +81,6 @@ def _finding(
     first: ClosestCause,
     cause: str,
     severity: Severity,
-    sure: float,
     message: str,
     listed: tuple[Alternative, ...],
     case: Case,
@@ -93,7 +90,8 @@ def _finding(
         cause=cause,
         category=observed(case) or _category(first.cause, cause, listed),
         severity=severity,
-        confidence=sure,
+        grade=Grade.HINTS,
+        kind="reports",
         subject=Subject(),
         message=message,
         evidence=(first.ref,),

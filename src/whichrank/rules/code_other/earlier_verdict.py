@@ -27,6 +27,7 @@ from typing import cast
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, NextStep, NotEvaluated
+from whichrank.model.grades import graded
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -36,7 +37,6 @@ from whichrank.timeline.job_state.own_reports import BEGIN, END
 
 CODE = "CODE203"
 CAUSE = "unknown"
-_MOST = 0.9
 _NOTHING = ("healthy", "unknown")
 
 
@@ -59,8 +59,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         next=(NextStep(f"whichrank diagnose {place}", "the evidence behind this verdict", (cause,), "none"),),
     )
     message = f"whichrank judged this job while it was there: {cause}, {last.group('who')}."
-    sure = min(_MOST, int(last.group("sure")) / 100)
-    return [building.found(case, claim, [last.sign], message, sure, ranks)]
+    return [building.found(case, claim, [last.sign], message, graded(int(last.group("sure")) / 100), ranks)]
 
 
 def _place(case: Case, verdict: Seen) -> str:

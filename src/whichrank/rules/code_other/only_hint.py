@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import cast
 
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Category, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Category, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.processes import Traceback
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -42,7 +42,6 @@ _HINTS = (
     "nccl-gdr-disabled", "acs-enabled", "rccl-iommu", "libfabric-empty-list", "torchrun-master-addr-unused",
     "pcie-lnksta-slow",
 )  # fmt: skip
-_SURE = 0.38
 _EXCERPT = 100
 """Lines. What people paste is shorter; what a job prints until its first step is longer."""
 
@@ -53,7 +52,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     seen = known_messages.seen(case, *_HINTS)
     if not seen or _says_more(case):
         return []
-    lead = max(seen, key=lambda s: s.signature.weight)
+    lead = max(seen, key=lambda s: s.signature.grade)
     same = [s for s in seen if s.id == lead.id]
     claim = Claim(
         CODE,
@@ -63,7 +62,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         severity="warning",
     )
     tell = "Nothing at hand says what happened; one line is a hint: {what}."
-    return [replace(building.tell_of(case, claim, tell, same, _SURE), subject=Subject(), victims=())]
+    return [replace(building.tell_of(case, claim, tell, same, Grade.HINTS), subject=Subject(), victims=())]
 
 
 def _says_more(case: Case) -> bool:

@@ -9,8 +9,8 @@ A report holds a few lines of output and the script. The output says that ranks 
 
 ## How it decides
 Only where all else leaves the cause unknown or generic. `whichrank lint` reads the Python blocks of notes and the
-Python files beside the logs (up to 64 KiB). An error that it finds supports its cause; a warning supports it with less
-confidence, and only where ranks wait.
+Python files beside the logs (up to 64 KiB). An error that it finds supports its cause; a warning hints at
+it, and only where ranks wait.
 
 ## Example
     if rank == 0:
@@ -20,8 +20,7 @@ confidence, and only where ranks wait.
 That of the lint rule: `whichrank explain LINT101`.
 
 ## Limits
-The posted code may not be what ran. The confidence stays at 0.6 or below, and a rank is named only where the code
-names it.
+The posted code may not be what ran: it never proves, and a rank is named only where the code names it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from __future__ import annotations
 from typing import cast
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Alternative, Category, CodePlace, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.second_looks import PostedFault
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
@@ -38,7 +37,6 @@ from whichrank.timeline.job_state.outcome import observed
 CODE = "CODE211"
 CAUSE = "unknown"
 
-_SURE, _LESS_SURE, _LISTED = 0.6, 0.45, 0.15
 _MOST = 3
 
 
@@ -53,18 +51,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     first = fitting[0]
     others = {fault.cause: fault for fault in reversed(fitting) if fault.cause != first.cause}
     listed = tuple(
-        Alternative(cause, _LISTED, f"the posted code at {fault.file}:{fault.line} has this fault too")
+        Alternative(cause, f"the posted code at {fault.file}:{fault.line} has this fault too")
         for cause, fault in list(others.items())[:_MOST]
     )
     message = f"The posted code shows it at {first.file}:{first.line}: {first.message}"
-    sure = _SURE if first.severity == "error" else _LESS_SURE
     return [
         Finding(
             code=CODE,
             cause=first.cause,
             category=seen or cast(Category, first.category),
             severity="error",
-            confidence=min(sure, first.confidence),
+            grade=min(first.grade, Grade.SUPPORTS if first.severity == "error" else Grade.HINTS),
+            kind="code",
             subject=Subject(code=(CodePlace(first.file, first.line),)),
             message=message,
             evidence=first.refs[:6],

@@ -34,7 +34,7 @@ import re
 from dataclasses import replace
 
 from whichrank.facts.messages import signatures
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.launchers import ProcessExit
 from whichrank.records.events.processes import Traceback
 from whichrank.records.events.run_state import LossNonfinite
@@ -60,8 +60,8 @@ _BARE = Claim(
     CAUSE,
     fix=("Get the output of that rank: it ended by itself, and the others after it.",),
     alternatives=(
-        ("gpu-out-of-memory", 0.15, "the exit code does not say what was raised"),
-        ("collective-desync", 0.1, "a rank that loses a collective may end first too"),
+        ("gpu-out-of-memory", "the exit code does not say what was raised"),
+        ("collective-desync", "a rank that loses a collective may end first too"),
     ),
     next=(
         NextStep(
@@ -128,8 +128,8 @@ def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
     verb = "raised" if first else "also raised"
     who, rest = building.who(case, ranks, signs), building.others(case, ranks)
     message = f"{who} {verb} {building.short(signs[0].ref.quote)}{place}{rest}."
-    sure = 0.9 if statements.ranks_of(signs) else 0.75
-    return building.found(case, _CLAIM, signs, message, sure if first else 0.45, ranks)
+    sure = Grade.PROVES if statements.ranks_of(signs) else Grade.SUPPORTS
+    return building.found(case, _CLAIM, signs, message, sure if first else Grade.HINTS, ranks)
 
 
 def _in_a_thread(case: Case) -> list[Finding]:
@@ -146,7 +146,7 @@ def _in_a_thread(case: Case) -> list[Finding]:
         f"A thread of {wording.who(case, missing[0])} ended with {building.short(sign.ref.quote)}; the rank went on "
         f"without it and never reached the collective{building.others(case, missing)}."
     )
-    return [building.found(case, replace(_CLAIM, category="hang"), [sign], message, 0.65, missing)]
+    return [building.found(case, replace(_CLAIM, category="hang"), [sign], message, Grade.SUPPORTS, missing)]
 
 
 def _by_exit_code(case: Case) -> list[Finding]:
@@ -159,7 +159,7 @@ def _by_exit_code(case: Case) -> list[Finding]:
         f"{building.who(case, alone)} ended by itself with exit code {told[0].code} and the launcher ended the others; "
         "its own output is not at hand."
     )
-    return [building.found(case, _BARE, [told[0].sign], message, 0.5, alone)]
+    return [building.found(case, _BARE, [told[0].sign], message, Grade.HINTS, alone)]
 
 
 def _by_the_first_end(case: Case) -> list[Finding]:
@@ -170,7 +170,7 @@ def _by_the_first_end(case: Case) -> list[Finding]:
         return []
     rank = (first.sign.rank,)
     by_choice = isinstance(first.sign.event, ProcessExit) and first.sign.event.how == "sys.exit"
-    how, sure = ("called sys.exit with", 0.7) if by_choice else ("ended by itself with exit", 0.5)
+    how, sure = ("called sys.exit with", Grade.SUPPORTS) if by_choice else ("ended by itself with exit", Grade.HINTS)
     message = (
         f"{building.who(case, rank)} {how} code {first.code} before all others"
         f"{building.others(case, rank)}; its own output is not at hand."
@@ -193,8 +193,7 @@ def _by_its_last_line(case: Case) -> list[Finding]:
     message = (
         f"{building.who(case, ranks, signs[:1])} raised {building.short(what)}; where, the lines at hand do not say."
     )
-    sure = signatures()[first.signature].weight
-    return [building.found(case, _CLAIM, signs, message, sure, ranks)]
+    return [building.found(case, _CLAIM, signs, message, signatures()[first.signature].grade, ranks)]
 
 
 def _by_one_task(case: Case) -> list[Finding]:
@@ -212,4 +211,4 @@ def _by_one_task(case: Case) -> list[Finding]:
         f"Task {tasks[0]}{where} ended by itself with exit code {failed[0].exitcode} and Slurm ended the "
         "others; its own output is not at hand."
     )
-    return [building.found(case, _BARE, [statements.statement(case, failed[0])], message, 0.45)]
+    return [building.found(case, _BARE, [statements.statement(case, failed[0])], message, Grade.HINTS)]

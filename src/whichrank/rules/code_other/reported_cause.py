@@ -48,8 +48,6 @@ _NO_SENTENCE = re.compile(
 )
 _WORDS = 3
 _MOST = 4
-_MORE = 0.05
-"""What a second kind of words for the same cause adds."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -69,7 +67,7 @@ def _is_sentence(text: str) -> bool:
 
 
 def _finding(case: Case, cause: str, seen: list[Seen]) -> Finding:
-    lead = max(seen, key=lambda s: s.signature.weight)
+    lead = max(seen, key=lambda s: s.signature.grade)
     category = causes()[cause].usual_category
     claim = Claim(
         CODE,
@@ -77,9 +75,10 @@ def _finding(case: Case, cause: str, seen: list[Seen]) -> Finding:
         fix=(lead.signature.fix,),
         category=cast(Category, category),
         severity="warning" if category in ("slow", "config") else "error",
-        alternatives=tuple((c, share, "the same words fit it too") for c, share in lead.signature.also),
+        alternatives=tuple((c, "the same words fit it too") for c in lead.signature.also),
     )
-    sure = lead.signature.weight + _MORE * (len({s.id for s in seen}) > 1)
     message = f"The report says: {building.short(lead.sign.text, 120)}"
-    found = building.found(case, claim, [lead.sign, *(s.sign for s in seen)], message.rstrip(".") + ".", sure)
+    found = building.found(
+        case, claim, [lead.sign, *(s.sign for s in seen)], message.rstrip(".") + ".", lead.signature.grade
+    )
     return building.about(found, Subject())

@@ -8,8 +8,8 @@ folder, or in an installed package.
 Schedulers, storage and wrappers of a site print messages that nobody else knows.
 
 ## How it decides
-By the signature's pattern, as with built-in messages. Only signatures with the role `root` make a finding; the
-confidence is the signature's weight, a little more where several kinds of messages say the same.
+By the signature's pattern, as with built-in messages. Only signatures with the role `root` make a finding; its
+grade is that of the strongest signature.
 
 ## Example
     acme-storage: lease on /scratch/acme lost, I/O suspended
@@ -52,7 +52,7 @@ def _findings(case: Case, cause: str, own: Container[str]) -> list[Finding]:
     speaking = [s for s in known_messages.of_cause(case, cause) if s.id in own]
     if not any(s.signature.role == "root" for s in speaking):
         return []
-    lead = max(speaking, key=lambda s: (s.signature.role == "root", s.signature.weight))
+    lead = max(speaking, key=lambda s: (s.signature.role == "root", s.signature.grade))
     category = causes()[cause].usual_category
     claim = Claim(
         CODE,
@@ -64,4 +64,4 @@ def _findings(case: Case, cause: str, own: Container[str]) -> list[Finding]:
     )
     title = lead.signature.title.rstrip(".").replace("{", "").replace("}", "")
     tell = f"{title} ({{what}})." if lead.signature.who == "nobody" else f"{{who}} reports: {title} ({{what}})."
-    return [building.tell_of(case, claim, tell, speaking, known_messages.sure(speaking))]
+    return [building.tell_of(case, claim, tell, speaking, known_messages.grade(speaking))]

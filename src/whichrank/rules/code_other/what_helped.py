@@ -29,7 +29,7 @@ from typing import cast
 
 from whichrank.facts.interventions import SMALLER, interventions
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Alternative, Category, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Category, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.trial import Trial
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import trials
@@ -37,11 +37,6 @@ from whichrank.timeline.job_state.outcome import observed
 
 CODE = "CODE205"
 CAUSE = "unknown"
-
-_ALONE, _ONE_OF_SEVERAL = 0.62, 0.5
-"""One cause fits what helped, or several."""
-_TWICE = 0.72
-"""Two changes that work in different ways helped, and only one cause fits both."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -77,21 +72,19 @@ def _alike(usual: str, seen: str | None) -> bool:
 def _finding(case: Case, best: str, told: dict[str, list[Trial]]) -> Finding:
     changes = list(dict.fromkeys(trial.change for trial in told[best]))
     as_often = sum(len({t.change for t in tried}) >= len(changes) for tried in told.values())
-    sure = _ALONE if len(told) == 1 else _ONE_OF_SEVERAL
-    sure = _TWICE if len(changes) > 1 and as_often == 1 else sure
+    # One cause alone fits what helped, or one alone fits two changes that work in different ways.
+    alone = len(told) == 1 or (len(changes) > 1 and as_often == 1)
     category = cast(Category, observed(case) or causes()[best].usual_category)
-    share = round((1 - sure) * 0.6 / max(1, len(told) - 1), 2)
     return Finding(
         code=CODE,
         cause=best,
         category=category,
         severity="warning" if category in ("slow", "config") else "error",
-        confidence=sure,
+        grade=Grade.SUPPORTS if alone else Grade.HINTS,
+        kind="reports",
         subject=Subject(),
         message=f"It went away with {' and with '.join(changes[:2])}: {causes()[best].meaning.rstrip('.')}.",
         evidence=tuple(dict.fromkeys(trial.ref for trial in told[best]))[:4],
         fix=(f"whichrank explain {best}", f"Until then keep what helped: {changes[0]}."),
-        alternatives=tuple(
-            Alternative(cause, share, "what helped fits it too") for cause in sorted(told) if cause != best
-        ),
+        alternatives=tuple(Alternative(cause, "what helped fits it too") for cause in sorted(told) if cause != best),
     )

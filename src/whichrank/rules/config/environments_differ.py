@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.run_state import Environment
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import kernel_events
@@ -109,7 +109,8 @@ def _compare(case: Case, name: str, told: list[_Environment]) -> Finding | None:
         cause=CAUSE,
         category=("hang" if case.stands_still else "crash") if failed else "config",
         severity="error" if failed else "warning",
-        confidence=0.8 if failed else 0.5,
+        grade=Grade.SUPPORTS if failed else Grade.HINTS,
+        kind="settings",
         subject=Subject(ranks=ranks, hosts=hosts),
         message=f"{name} must be the same on every rank and is not: {shown} {'ranks' if of_ranks else 'hosts'}.",
         evidence=tuple(_ref(name, each) for each in quoted),

@@ -22,7 +22,7 @@ Variables that are set but wrong are checked by `whichrank env lint`.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.startup import InitError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -48,4 +48,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     )
     ranks = statements.unless_all(case, statements.ranks_of(signs))
     message = f"{name} is not set, and torch needs it." if missing else f"torch refuses the value of {name}."
-    return [building.found(case, Claim(CODE, CAUSE, fix=fix, category="config"), signs, message, 0.88, ranks)]
+    return [building.found(case, Claim(CODE, CAUSE, fix=fix, category="config"), signs, message, Grade.PROVES, ranks)]

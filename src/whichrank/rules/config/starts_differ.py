@@ -24,7 +24,7 @@ Files that only some ranks have loaded are not compared. Variables are judged by
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.wrong import Wrong
@@ -49,4 +49,4 @@ def _finding(case: Case, wrong: Wrong) -> Finding:
         f"{guard_findings.who(wrong)} {'runs' if len(wrong.odd) == 1 else 'run'} with {what} {wrong.module} ({values})."
     )
     fix = ("Start every rank from the same code, image and settings.",)
-    return guard_findings.found(case, wrong, CODE, CAUSE, message, 0.9, fix, category="config", severe=False)
+    return guard_findings.found(case, wrong, CODE, CAUSE, message, Grade.PROVES, fix, category="config", severe=False)

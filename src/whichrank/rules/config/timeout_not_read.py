@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.facts.environment import unread
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -51,4 +51,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     claim = Claim(CODE, CAUSE, fix=(f"Remove it. Use instead: {lore.instead}.",), category="hang", severity="warning")
     signs = [found[0].sign, *(statements.statement(case, event) for event in waited[:2])]
     message = f"{lore.name} has no effect{held}. {lore.truth}."
-    return [replace(building.found(case, claim, signs, message, 0.3), subject=Subject())]
+    return [replace(building.found(case, claim, signs, message, Grade.HINTS), subject=Subject())]

@@ -27,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import GlooTimeout
 from whichrank.records.events.watchdog import WatchdogTimeout
@@ -50,8 +50,8 @@ _CLAIM = Claim(
         "Give it to new_group() as well: groups do not inherit it.",
     ),
     alternatives=(
-        ("straggler", 0.2, "one rank may be slower than the rest"),
-        ("collective-desync", 0.15, "the last operation may have been missed for another reason"),
+        ("straggler", "one rank may be slower than the rest"),
+        ("collective-desync", "the last operation may have been missed for another reason"),
     ),
 )
 _MILLISECOND = 1_000_000
@@ -72,14 +72,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if slow:
         sign, seconds = max(slow, key=lambda step: step[1])
         message = f"Steps of this job take up to {seconds:.0f} s and the timeout is {limit / 1000:.0f} s."
-        return [building.found(case, _CLAIM, [statements.statement(case, event), sign], message, 0.5)]
+        return [building.found(case, _CLAIM, [statements.statement(case, event), sign], message, Grade.HINTS)]
     busy = _still_working(case, event, limit)
     if not busy:
         return []
     ranks = statements.ranks_of(busy)
     who = wording.ranks_text(ranks).capitalize()
     message = f"{who} went on working while the others waited {limit / 1000:.0f} s and gave up."
-    return [building.found(case, _CLAIM, [statements.statement(case, event), *busy], message, 0.45, ranks)]
+    return [building.found(case, _CLAIM, [statements.statement(case, event), *busy], message, Grade.HINTS, ranks)]
 
 
 def _limit(event: WatchdogTimeout | GlooTimeout) -> int | None:

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from whichrank.facts import xids
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -48,7 +48,7 @@ _CLAIM = Claim(
         "Find the faulting kernel: compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1 for the line that launches it.",
         "Only if the same GPU reports it under different programs: run the vendor's diagnostics on it.",
     ),
-    alternatives=(("cuda-illegal-access", 0.1, "the same fault as CUDA tells it to the program"),),
+    alternatives=(("cuda-illegal-access", "the same fault as CUDA tells it to the program"),),
     next=(
         NextStep(
             "compute-sanitizer --tool memcheck python …",
@@ -59,12 +59,12 @@ _CLAIM = Claim(
     ),
 )
 _NVLINK = (
-    ("nvlink-fault", 0.25, "a link of the same GPU reports errors"),
-    ("fabric-manager", 0.15, "a fabric that was not set up refuses accesses of peers too"),
+    ("nvlink-fault", "a link of the same GPU reports errors"),
+    ("fabric-manager", "a fabric that was not set up refuses accesses of peers too"),
 )
 _DEVICE = (
-    ("xid-gpu-fault", 0.3, "the same GPU faults under one process after the other"),
-    ("cuda-illegal-access", 0.08, "the same fault as CUDA tells it to the program"),
+    ("xid-gpu-fault", "the same GPU faults under one process after the other"),
+    ("cuda-illegal-access", "the same fault as CUDA tells it to the program"),
 )
 _STOPPED, _REFUSED = 43, 137
 """Xids: a channel that was stopped for the program's fault, an access over NVLink that the peer refused."""
@@ -109,13 +109,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _reading(
     first: KernelEvent, told: Sequence[KernelEvent], beside: Sequence[KernelEvent]
-) -> tuple[Claim, float, str]:
+) -> tuple[Claim, Grade, str]:
     """What is claimed, how surely, and how the sentence ends."""
-    sure = 0.6 if first.code == _STOPPED else 0.85
+    sure = Grade.SUPPORTS if first.code == _STOPPED else Grade.PROVES
     if beside:
-        return replace(_CLAIM, alternatives=_NVLINK), 0.5, ", beside an error of its NVLinks"
+        return replace(_CLAIM, alternatives=_NVLINK), Grade.HINTS, ", beside an error of its NVLinks"
     if len({e.pid for e in told if e.pid is not None and kernel_events.same_gpu(e, first)}) >= _MANY:
-        return replace(_CLAIM, alternatives=_DEVICE), min(sure, 0.62), ", as did other processes there"
+        return replace(_CLAIM, alternatives=_DEVICE), min(sure, Grade.SUPPORTS), ", as did other processes there"
     return _CLAIM, sure, ": the program's fault, not the GPU's"
 
 

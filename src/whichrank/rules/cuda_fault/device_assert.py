@@ -25,7 +25,7 @@ culprit's.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.processes import CudaError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -68,4 +68,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     reason = f" ({building.short(lines[0].text, 100)})" if lines else ""
     whose, rest = building.whose(case, ranks, signs), building.others(case, ranks)
     message = f"A kernel of {whose} hit a device-side assertion{reason}{rest}."
-    return [building.found(case, _CLAIM, signs, message, 0.92 if errors else 0.8, ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.PROVES if errors else Grade.SUPPORTS, ranks)]

@@ -22,7 +22,7 @@ Without `TORCH_NCCL_ENABLE_TIMING=1` the recorder never says "started", and only
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import Trouble
@@ -43,13 +43,13 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     alone = len(trouble.meeting.joined) == 1
     reason = "it has no peer to wait for" if alone else f"while {wording.ranks_text(trouble.victims)} began it"
     verb = "finished" if alone else "began"
-    confidence = round(trouble.sure * 0.9, 2)
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=confidence,
+        grade=trouble.graded(Grade.SUPPORTS),
+        kind="records",
         subject=Subject(ranks=trouble.ranks, code=wording.place(lineup, row, trouble.ranks[0])),
         message=(
             f"The GPU of {wording.culprits_text(case, trouble.ranks)} never {verb} {wording.step(lineup, row)}, "
@@ -58,13 +58,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims,
         onset_ns=wording.onset(case, trouble),
-        alternatives=(
-            Alternative(
-                "collective-stalled",
-                round(min(0.15, 1 - confidence), 2),
-                "the operation itself may hang in NCCL or the driver",
-            ),
-        ),
+        alternatives=(Alternative("collective-stalled", "the operation itself may hang in NCCL or the driver"),),
         next=(
             NextStep(
                 "dmesg -T | grep -i xid",

@@ -25,7 +25,7 @@ asks for the vendor's diagnostics.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -43,7 +43,7 @@ _CLAIM = Claim(
         "Find the faulting kernel: AMD_SERIALIZE_KERNEL=3 and HIP_LAUNCH_BLOCKING=1, or rocgdb.",
         "Only if the same GPU reports it under different programs: run the vendor's diagnostics on it.",
     ),
-    alternatives=(("xid-gpu-fault", 0.08, "a fault that stays with one GPU is a hardware fault"),),
+    alternatives=(("xid-gpu-fault", "a fault that stays with one GPU is a hardware fault"),),
     next=(
         NextStep(
             "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 torchrun … (a short run)",
@@ -78,7 +78,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     subject = Subject(ranks=ranks, hosts=(first.host,) if first.host and not ranks else ())
     return [
         hardware_findings.found(
-            case, _CLAIM, [e.ref for e in [*events[:3], *owners[:1]]], message, 0.85 if owners else 0.65,
+            case, _CLAIM, [e.ref for e in [*events[:3], *owners[:1]]], message,
+            Grade.PROVES if owners else Grade.SUPPORTS,
             weight=weight, subject=subject, onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip

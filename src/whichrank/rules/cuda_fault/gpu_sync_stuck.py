@@ -20,7 +20,7 @@ A kernel that is only long looks the same for as long as it runs.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import stack_ref
@@ -59,7 +59,8 @@ def _finding(case: Case, ranks: tuple[int, ...], victims: tuple[int, ...]) -> Fi
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.78,
+        grade=Grade.SUPPORTS,
+        kind="stacks",
         subject=Subject(
             ranks=ranks, code=(CodePlace(place.file, place.line, place.function, ranks[0]),) if place else ()
         ),
@@ -70,7 +71,7 @@ def _finding(case: Case, ranks: tuple[int, ...], victims: tuple[int, ...]) -> Fi
         evidence=(*(stack_ref(case, rank) for rank in ranks[:2]), *wording.evidence(lineup, case.troubles[0])[:3]),
         victims=victims,
         onset_ns=wording.onset(case, case.troubles[0]),
-        alternatives=(Alternative("xid-gpu-fault", 0.08, "the GPU itself may be wedged"),),
+        alternatives=(Alternative("xid-gpu-fault", "the GPU itself may be wedged"),),
         next=(NextStep("dmesg -T | grep -i xid; nvidia-smi", "on the host of that rank", ("xid-gpu-fault",), "none"),),
         fix=fix(CAUSE),
     )

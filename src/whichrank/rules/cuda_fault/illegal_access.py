@@ -24,7 +24,7 @@ If the same GPU fails with different programs, suspect the hardware.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.processes import CudaError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -38,7 +38,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=fix(CAUSE),
-    alternatives=(("xid-gpu-fault", 0.06, "a fault that stays with one GPU is a hardware fault"),),
+    alternatives=(("xid-gpu-fault", "a fault that stays with one GPU is a hardware fault"),),
     next=(
         NextStep(
             "dmesg -T | grep -i xid", "Xid 13 or 31 names the process; others mean hardware", ("xid-gpu-fault",), "none"
@@ -63,4 +63,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     article = "an" if what[0] in "aiu" else "a"
     message = f"A kernel of {whose} failed with {article} {what}{building.others(case, ranks)}."
     plain = what != "unspecified launch failure"
-    return [building.found(case, _CLAIM, signs, message, 0.9 if plain else 0.7, ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.PROVES if plain else Grade.SUPPORTS, ranks)]

@@ -22,7 +22,7 @@ Nothing is printed where the process handles the signal itself or where show_unh
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
@@ -60,7 +60,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     subject = Subject(ranks=(rank,) if rank is not None else (), hosts=(first.host,) if first.host else ())
     return [
         hardware_findings.found(
-            case, _CLAIM, [e.ref for e in events[:3]], message, 0.9 if rank is not None else 0.65, weight=weight,
+            case, _CLAIM, [e.ref for e in events[:3]], message,
+            Grade.PROVES if rank is not None else Grade.SUPPORTS, weight=weight,
             subject=subject, onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip

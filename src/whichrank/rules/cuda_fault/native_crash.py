@@ -28,7 +28,7 @@ An exit code alone says nothing of the reason.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import FingerprintMismatch
 from whichrank.records.events.communication import GlooInitError, GlooMismatch, GlooTimeout, NcclError, PeerClosed
@@ -53,8 +53,8 @@ _FIX = (
 _NEXT = (
     NextStep("coredumpctl gdb PID", "the native stack tells which library crashed", ("rank-native-crash",), "none"),
 )
-_SHM = ("shm-too-small", 0.25, "a bus error is what a full /dev/shm looks like")
-_HOOKED = ("library-interposer", 0.5, "a library that intercepts CUDA calls is loaded")
+_SHM = ("shm-too-small", "a bus error is what a full /dev/shm looks like")
+_HOOKED = ("library-interposer", "a library that intercepts CUDA calls is loaded")
 _EXPLAINED: tuple[type[Event], ...] = (
     WatchdogTimeout, WatchdogTerminated, WatchdogStuck, NcclError, PeerClosed, GlooTimeout,
     GlooMismatch, CudaError, StoreError, GlooInitError, FingerprintMismatch,
@@ -87,7 +87,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     claim = Claim(CODE, CAUSE, fix=_FIX, alternatives=offered, next=_NEXT)
     name = deaths.SIGNALS.get(number, f"signal {number}")
     message = f"{building.who(case, ranks, signs)} crashed in native code ({name}){building.others(case, ranks)}."
-    return [building.found(case, claim, signs, message, 0.4 if between else _confidence(number, bool(told)), ranks)]
+    return [building.found(case, claim, signs, message, Grade.HINTS if between else _grade(number, bool(told)), ranks)]
 
 
 def _on_their_own(case: Case, signs: list[Statement], lost: set[int]) -> list[Statement]:
@@ -117,10 +117,8 @@ def _is_hooked(case: Case) -> bool:
     return announced and not any(len(progress) > 1 for progress in case.progress)
 
 
-def _confidence(number: int, words: bool) -> float:
-    if number == deaths.ABORT:
-        return 0.7 if words else 0.6
-    return 0.85 if words else 0.7
+def _grade(number: int, words: bool) -> Grade:
+    return Grade.PROVES if words and number != deaths.ABORT else Grade.SUPPORTS
 
 
 def _signal(sign: Statement) -> int | None:

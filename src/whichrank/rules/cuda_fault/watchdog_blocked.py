@@ -25,8 +25,8 @@ The monitor does not know which call blocks.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.records.events.watchdog import GilHeld, WatchdogStuck, WatchdogTimeout
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.records.events.watchdog import GilHeld, WatchdogStuck
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -45,8 +45,8 @@ _CLAIM = Claim(
     ),
     blames="gpu",
     alternatives=(
-        ("gpu-kernel-stuck", 0.1, "a kernel that never ends blocks calls that synchronise"),
-        ("rank-stuck-in-user-code", 0.08, "a thread may hold the interpreter lock in a blocking call"),
+        ("gpu-kernel-stuck", "a kernel that never ends blocks calls that synchronise"),
+        ("rank-stuck-in-user-code", "a thread may hold the interpreter lock in a blocking call"),
     ),
     next=(
         NextStep(
@@ -72,8 +72,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     what = f"The NCCL watchdog of {_whose(case, ranks)} was stuck{how}" if stuck else (
         f"A thread of {_whose(case, ranks)} held Python's interpreter lock"
     )  # fmt: skip
-    timed_out = bool(case.events(WatchdogTimeout))
-    sure = (0.6 if timed_out else 0.8) if stuck else 0.35
+    sure = Grade.SUPPORTS if stuck else Grade.HINTS
     return [building.found(case, _CLAIM, signs, f"{what}: a CUDA call or the interpreter lock blocks it.", sure, ranks)]
 
 

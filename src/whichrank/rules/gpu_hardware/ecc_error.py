@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from whichrank.facts import xids
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -79,7 +79,7 @@ def _by_kernel(case: Case) -> list[Finding]:
     message += hardware_findings.aside(case, events, weight)
     return [
         hardware_findings.found(
-            case, _CLAIM, [e.ref for e in events], message, 0.95, weight=weight, fix=fact.fix if fact else (),
+            case, _CLAIM, [e.ref for e in events], message, Grade.PROVES, weight=weight, fix=fact.fix if fact else (),
             subject=hardware_findings.subject_of(case, events), onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip
@@ -99,18 +99,20 @@ def _by_counters(case: Case) -> list[Finding]:
     if rising:
         states, rise = max(rising, key=lambda pair: pair[1])
         words = f"uncorrectable ECC errors (volatile) rose by {rise:.0f}"
-        return [_counted(case, states[-1], words, 0.85, Weight(1.0, "error"))]
+        return [_counted(case, states[-1], words, Grade.PROVES, Weight("error"))]
     broken = [s[-1] for s in by_gpu.values() if s[-1].is_yes("remap_failure") or s[-1].is_yes("sram_threshold")]
     if broken:
         words = "row remapping failed" if broken[0].is_yes("remap_failure") else "the SRAM error threshold is exceeded"
-        return [_counted(case, broken[0], words, 0.7, weight)]
+        return [_counted(case, broken[0], words, Grade.SUPPORTS, weight)]
     once = [s[-1] for s in by_gpu.values() if (s[-1].number("ecc_unc_volatile") or 0) > 0]
     if len(once) != 1:
         return []
     count = once[0].number("ecc_unc_volatile") or 0
     words = f"{count:.0f} uncorrectable ECC errors since the driver was loaded"
     return [
-        _counted(case, once[0], words, 0.5, Weight(weight.factor, "info" if weight.severity == "info" else "warning"))
+        _counted(
+            case, once[0], words, Grade.HINTS, Weight("info" if weight.severity == "info" else "warning", weight.less)
+        )
     ]
 
 
@@ -120,9 +122,9 @@ def _rise(states: Sequence[GpuState]) -> float:
     return max((later - earlier for earlier, later in pairwise(counts)), default=0.0)
 
 
-def _counted(case: Case, state: GpuState, words: str, confidence: float, weight: Weight) -> Finding:
+def _counted(case: Case, state: GpuState, words: str, grade: Grade, weight: Weight) -> Finding:
     message = f"{hardware_findings.state_text(case, state)}: {words}."
     subject = hardware_findings.state_subject(case, state)
     return hardware_findings.found(
-        case, _CLAIM, [hardware_findings.value_ref(state, words)], message, confidence, weight=weight, subject=subject
+        case, _CLAIM, [hardware_findings.value_ref(state, words)], message, grade, weight=weight, subject=subject
     )

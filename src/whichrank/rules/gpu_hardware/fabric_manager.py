@@ -23,7 +23,7 @@ Right after a boot `In Progress` is normal for some minutes.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -70,7 +70,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     refs = [hardware_findings.value_ref(s, words) for s in waiting[:3]]
     return [
         hardware_findings.found(
-            case, _CLAIM, refs, message, 0.75, weight=kernel_events.state_weight(case), subject=subject
+            case, _CLAIM, refs, message, Grade.SUPPORTS, weight=kernel_events.state_weight(case), subject=subject
         )
     ]
 

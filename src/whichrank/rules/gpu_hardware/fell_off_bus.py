@@ -28,7 +28,7 @@ import re
 from dataclasses import replace
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState, KernelEvent
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -46,7 +46,7 @@ _CLAIM = Claim(
         "Drain and reboot the node; power-cycle it if the GPU does not come back.",
         "Check power, cooling and the seating of the board; if it happens again on this GPU, have it replaced.",
     ),
-    alternatives=(("xid-gpu-fault", 0.05, "the driver reports it as an Xid; another fault may have come first"),),
+    alternatives=(("xid-gpu-fault", "the driver reports it as an Xid; another fault may have come first"),),
     next=(
         NextStep(
             "lspci -vvv -d 10de:; ipmitool sel list",
@@ -83,7 +83,8 @@ def _by_kernel(case: Case) -> list[Finding]:
     message = f"{who} fell off the PCIe bus{_at(first)}.{hardware_findings.aside(case, events, weight)}"
     return [
         hardware_findings.found(
-            case, _asking(first.device), refs, message, 0.94, weight=weight, onset_ns=kernel_events.onset(events),
+            case, _asking(first.device), refs, message, Grade.PROVES, weight=weight,
+            onset_ns=kernel_events.onset(events),
             subject=hardware_findings.subject_of(case, events),
         )
     ]  # fmt: skip
@@ -122,7 +123,7 @@ def _by_smi(case: Case) -> list[Finding]:
     message = f"{hardware_findings.state_text(case, state)} does not answer: nvidia-smi says {words!r}."
     return [
         hardware_findings.found(
-            case, _CLAIM, [s.ref for s in lost[:4]], message, 0.85 if certain else 0.65,
+            case, _CLAIM, [s.ref for s in lost[:4]], message, Grade.PROVES if certain else Grade.SUPPORTS,
             weight=kernel_events.state_weight(case), subject=hardware_findings.state_subject(case, state),
         )
     ]  # fmt: skip

@@ -26,7 +26,7 @@ A number that the table does not know is reported with less confidence.
 from __future__ import annotations
 
 from whichrank.facts import xids
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
@@ -62,11 +62,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     fact = xids.xid(first.code) if first.code is not None else None
     who = hardware_findings.gpu_text(case, first.host, first.device)
     if first.code is None:
-        what, sure = "could not be started by the driver (RmInitAdapter failed)", 0.75
+        what, sure = "could not be started by the driver (RmInitAdapter failed)", Grade.SUPPORTS
     elif fact is None:
-        what, sure = f"reported Xid {first.code}, which is not in the table", 0.5
+        what, sure = f"reported Xid {first.code}, which is not in the table", Grade.HINTS
     else:
-        what, sure = f"reported Xid {first.code} ({fact.name}): {fact.meaning.rstrip('.')}", 0.9
+        what, sure = f"reported Xid {first.code} ({fact.name}): {fact.meaning.rstrip('.')}", Grade.PROVES
     message = f"{who} {what}.{hardware_findings.aside(case, events, weight)}"
     return [
         hardware_findings.found(

@@ -10,7 +10,7 @@ A marginal signal, a loose board, bridge or cable, a defective switch port.
 ## How it decides
 By the kernel log within the run; of several GPUs the first one is named, since both ends of a link and the switch
 tell the same fault. Where the log has only an Xid 45 "caused by previous Xid 149", that one counts, with less
-confidence. Counters of `nvidia-smi nvlink -e` count since the driver was loaded: only recoveries that were
+grade. Counters of `nvidia-smi nvlink -e` count since the driver was loaded: only recoveries that were
 added between two reports are held against a link; replays are corrected retries.
 
 ## Example
@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections import Counter
 
 from whichrank.facts import xids
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -82,7 +82,7 @@ def _by_kernel(case: Case) -> list[Finding]:
     message = f"{who} reports an NVLink fault ({number}{name}{where}).{hardware_findings.aside(case, events, weight)}"
     return [
         hardware_findings.found(
-            case, _CLAIM, [e.ref for e in events], message, 0.9, weight=weight, fix=fact.fix if fact else (),
+            case, _CLAIM, [e.ref for e in events], message, Grade.PROVES, weight=weight, fix=fact.fix if fact else (),
             subject=hardware_findings.subject_of(case, events), onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip
@@ -99,7 +99,7 @@ def _by_recoveries(case: Case) -> list[Finding]:
             before = seen.setdefault(key, count)
             if count > before:
                 words = f"link {link.link}: recovery errors rose from {before} to {count}"
-                return [_of_state(case, state, words, 0.75, Weight(1.0, "warning"))]
+                return [_of_state(case, state, words, Grade.SUPPORTS, Weight("warning"))]
     return []
 
 
@@ -116,12 +116,12 @@ def _by_links(case: Case) -> list[Finding]:
         return []
     state, links = newest[odd[0]], down[odd[0]]
     words = f"NVLink {', '.join(map(str, links[:6]))} inactive"
-    return [_of_state(case, state, words, 0.75, kernel_events.state_weight(case))]
+    return [_of_state(case, state, words, Grade.SUPPORTS, kernel_events.state_weight(case))]
 
 
-def _of_state(case: Case, state: GpuState, words: str, confidence: float, weight: Weight) -> Finding:
+def _of_state(case: Case, state: GpuState, words: str, grade: Grade, weight: Weight) -> Finding:
     message = f"{hardware_findings.state_text(case, state)}: {words}."
     subject = hardware_findings.state_subject(case, state)
     return hardware_findings.found(
-        case, _CLAIM, [hardware_findings.value_ref(state, words)], message, confidence, weight=weight, subject=subject
+        case, _CLAIM, [hardware_findings.value_ref(state, words)], message, grade, weight=weight, subject=subject
     )

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState
 from whichrank.rules import building, hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -87,7 +87,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     slowed = [(s, words) for s in states if (words := _slowed(s))]
     if slowed:
         state, words = slowed[0]
-        return [_finding(case, state, words, 0.75, [hardware_findings.value_ref(s, w) for s, w in slowed[:4]])]
+        return [
+            _finding(case, state, words, Grade.SUPPORTS, [hardware_findings.value_ref(s, w) for s, w in slowed[:4]])
+        ]
     return _by_time_spent(case, states) or _by_cap(case, states) or _by_clock(case, states)
 
 
@@ -112,7 +114,7 @@ def _by_time_spent(case: Case, states: Sequence[GpuState]) -> list[Finding]:
             spent = (state.number(key) or 0) - (before.number(key) or 0)
             if key in before.values and spent > _LONG_US:
                 told = f"{spent / 1e6:.0f} s of {words} between two reports"
-                return [_finding(case, state, told, 0.75, [hardware_findings.value_ref(state, told)])]
+                return [_finding(case, state, told, Grade.SUPPORTS, [hardware_findings.value_ref(state, told)])]
     return []
 
 
@@ -125,7 +127,7 @@ def _by_clock(case: Case, states: Sequence[GpuState]) -> list[Finding]:
             continue
         if clock < _SLOW * most and heat >= _HOT and busy >= _BUSY:
             told = f"SM clock {clock:.0f} of {most:.0f} MHz at {heat:.0f} C and {busy:.0f} % load"
-            return [_finding(case, state, told, 0.6, [hardware_findings.value_ref(state, told)])]
+            return [_finding(case, state, told, Grade.SUPPORTS, [hardware_findings.value_ref(state, told)])]
     return []
 
 
@@ -141,12 +143,14 @@ def _by_cap(case: Case, states: Sequence[GpuState]) -> list[Finding]:
         return []
     state = newest[low[0]]
     words = f"power limit {state.values['power_limit']} W of {state.values['power_default']} W"
-    return [_finding(case, state, words, 0.6, [hardware_findings.value_ref(newest[key], words) for key in low[:1]])]
+    return [
+        _finding(
+            case, state, words, Grade.SUPPORTS, [hardware_findings.value_ref(newest[key], words) for key in low[:1]]
+        )
+    ]
 
 
-def _finding(case: Case, state: GpuState, words: str, confidence: float, refs: Sequence[Ref]) -> Finding:
+def _finding(case: Case, state: GpuState, words: str, grade: Grade, refs: Sequence[Ref]) -> Finding:
     message = f"{hardware_findings.state_text(case, state)} is slowed down: {words}."
     subject = hardware_findings.state_subject(case, state)
-    return hardware_findings.found(
-        case, _CLAIM, refs, message, confidence, weight=Weight(1.0, "warning"), subject=subject
-    )
+    return hardware_findings.found(case, _CLAIM, refs, message, grade, weight=Weight("warning"), subject=subject)

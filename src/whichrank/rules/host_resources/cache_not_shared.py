@@ -24,7 +24,7 @@ A path that is simply wrong is missing on all ranks: then it is the exception of
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -41,7 +41,7 @@ _CLAIM = Claim(
         "Put the folder on storage that all hosts share.",
         "Or let one rank of every host (LOCAL_RANK 0) prepare it, with a barrier after it.",
     ),
-    alternatives=(("rank-exception", 0.2, "the path may be wrong"),),
+    alternatives=(("rank-exception", "the path may be wrong"),),
     next=(NextStep("ls -l PATH on every host", "shows which hosts have the file", (CAUSE,), "none"),),
 )
 
@@ -55,7 +55,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return _of_one_path(case)
     if ranks and (0 in ranks or len(ranks) == case.world):
         return []
-    sure = 0.74 if ranks else 0.58
+    sure = Grade.SUPPORTS if ranks else Grade.HINTS
     return [building.tell_of(case, _CLAIM, "{who} misses a file that another rank prepared: {what}.", told, sure)]
 
 
@@ -66,4 +66,4 @@ def _of_one_path(case: Case) -> list[Finding]:
     path, signs = found
     ranks = tuple(sorted(signs))
     message = f"{building.who(case, ranks)} miss {path}, which rank 0 does not miss: its folder is not shared."
-    return [building.found(case, _CLAIM, list(signs.values()), message, 0.74, ranks)]
+    return [building.found(case, _CLAIM, list(signs.values()), message, Grade.SUPPORTS, ranks)]

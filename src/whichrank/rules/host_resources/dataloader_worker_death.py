@@ -24,7 +24,7 @@ The message does not say what the worker was doing.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.processes import DataloaderWorkerDied
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -36,8 +36,8 @@ CAUSE = "dataloader-worker-death"
 
 _BUS, _KILL = 7, 9
 _REASONS = {
-    _BUS: ("shm-too-small", 0.15, "a bus error in a worker is what a full /dev/shm looks like"),
-    _KILL: ("host-out-of-memory", 0.15, "the out-of-memory killer often picks data-loader workers"),
+    _BUS: ("shm-too-small", "a bus error in a worker is what a full /dev/shm looks like"),
+    _KILL: ("host-out-of-memory", "the out-of-memory killer often picks data-loader workers"),
 }
 _FIX = (
     "After a bus error: a larger /dev/shm (docker --shm-size or --ipc=host), or fewer workers.",
@@ -69,4 +69,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     claim = Claim(CODE, CAUSE, fix=_FIX, blames="host", alternatives=offered, next=_NEXT)
     whose = building.whose(case, ranks, signs)
     message = f"A data-loader worker of {whose} died{how}{building.others(case, ranks)}."
-    return [building.found(case, claim, signs, message, 0.85, ranks)]
+    return [building.found(case, claim, signs, message, Grade.PROVES, ranks)]

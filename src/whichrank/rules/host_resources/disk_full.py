@@ -24,7 +24,7 @@ import re
 import signal
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.processes import DataloaderWorkerDied
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -40,7 +40,7 @@ _CLAIM = Claim(
     CAUSE,
     fix=fix(CAUSE),
     blames="host",
-    alternatives=(("shm-too-small", 0.08, "where no path is named it may have been /dev/shm"),),
+    alternatives=(("shm-too-small", "where no path is named it may have been /dev/shm"),),
     next=(NextStep("df -h; df -i", "shows which file system is full", ("disk-full", "shm-too-small"), "none"),),
 )
 
@@ -61,4 +61,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     ranks = statements.unless_all(case, statements.ranks_of(signs) or deaths.only_one_failed(case))
     message = f"{building.who(case, ranks, signs)} could not write: {building.short(signs[0].ref.quote)}."
-    return [building.found(case, _CLAIM, signs, message, 0.88 if plain else statements.surest(known), ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.PROVES if plain else statements.surest(known), ranks)]

@@ -21,7 +21,7 @@ A leak looks the same as a low limit: `ls /proc/PID/fd | wc -l` over time tells.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -50,5 +50,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     ranks = statements.unless_all(case, statements.ranks_of(signs))
     message = f"{building.who(case, ranks, signs)} reached its limit of open files{building.others(case, ranks)}."
-    sure = max(0.9 if plain else 0.75 if hinted else 0.0, statements.surest(known))
+    sure = Grade.PROVES if plain else max(Grade.SUPPORTS if hinted else Grade.HINTS, statements.surest(known))
     return [building.found(case, _CLAIM, signs, message, sure, ranks)]

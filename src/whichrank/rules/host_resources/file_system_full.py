@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.host import FileSystem
 from whichrank.rules import building, hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -54,7 +54,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     weight = kernel_events.state_weight(case)
     what = "has no inode left" if row.inodes else "is full"
     message = f"The file system {row.path}{' of ' + state.host if state.host else ''} {what}."
-    sure = 0.92 if named else 0.85 if told else 0.4
+    sure = Grade.PROVES if named else Grade.PROVES if told else Grade.HINTS
     if not told and weight.severity == "error":
         weight = replace(weight, severity="warning")
     percent = f"{row.used_percent} % used of {'inodes' if row.inodes else 'space'}"

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.host import HostProcess, HostState
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -44,7 +44,7 @@ _CLAIM = Claim(
         "Let it go on: kill -CONT PID, or thaw its cgroup; then find who stopped it.",
         "For uninterruptible sleep look at the storage and the kernel log of that host.",
     ),
-    alternatives=(("storage-stall", 0.1, "uninterruptible sleep is most often storage"),),
+    alternatives=(("storage-stall", "uninterruptible sleep is most often storage"),),
     next=(
         NextStep(
             "grep -E 'State|Pid' /proc/PID/status; cat /proc/PID/wchan",
@@ -77,9 +77,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("states of the processes (ps, /proc/PID/status)")
     stopped = [(s, p) for s, p in seen if p.state == "T" and _is_rank(case, s, p, seen)]
     if stopped:
-        return [_finding(case, stopped, "is stopped", 0.9)]
+        return [_finding(case, stopped, "is stopped", Grade.PROVES)]
     asleep = _asleep(case, seen)
-    return [_finding(case, asleep, "does not leave uninterruptible sleep", 0.7)] if asleep else []
+    return [_finding(case, asleep, "does not leave uninterruptible sleep", Grade.SUPPORTS)] if asleep else []
 
 
 def _is_rank(case: Case, state: HostState, process: HostProcess, seen: list[StoppedProcess]) -> bool:
@@ -105,7 +105,7 @@ def _asleep(case: Case, seen: list[StoppedProcess]) -> list[StoppedProcess]:
     return []
 
 
-def _finding(case: Case, seen: list[StoppedProcess], what: str, sure: float) -> Finding:
+def _finding(case: Case, seen: list[StoppedProcess], what: str, sure: Grade) -> Finding:
     state, process = seen[0]
     ranks = tuple(sorted({r for s, p in seen if (r := case.hardware.rank_of(p.pid, s.host)) is not None}))
     who = (
@@ -124,8 +124,8 @@ def _finding(case: Case, seen: list[StoppedProcess], what: str, sure: float) -> 
     )
     weight = kernel_events.state_weight(case)
     if weight.severity == "info":  # a stopped rank is a fault whatever the logs say so far
-        weight = replace(weight, factor=0.8, severity="warning")
+        weight = kernel_events.Weight("warning")
     subject = Subject(ranks=ranks, hosts=hosts)
     return hardware_findings.found(
-        case, _CLAIM, refs, message, sure if ranks else sure - 0.25, weight=weight, subject=subject
+        case, _CLAIM, refs, message, sure if ranks else sure.lowered(), weight=weight, subject=subject
     )

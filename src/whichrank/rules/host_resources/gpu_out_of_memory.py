@@ -25,7 +25,7 @@ does.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.processes import CudaError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -69,8 +69,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
     message = f"{building.who(case, ranks, signs)} ran out of GPU memory{_asked(signs)}{building.others(case, ranks)}."
-    sure = 0.95 if statements.ranks_of(signs) else 0.9
-    sure = sure if plain else max(0.65 if library else 0.0, statements.surest(known))
+    sure = Grade.PROVES if plain else max(Grade.SUPPORTS if library else Grade.HINTS, statements.surest(known))
     return [building.found(case, _CLAIM, signs, message, sure, ranks)]
 
 

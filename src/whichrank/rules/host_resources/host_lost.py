@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.launchers import JobEnded, NodeSilent
 from whichrank.records.events.startup import RendezvousError
@@ -51,11 +51,11 @@ _CLAIM = Claim(
         "Read its kernel log and its management controller's events: power, machine checks, a lost network.",
     ),
     blames="host",
-    alternatives=(("rank-frozen", 0.1, "an agent that was stopped misses its heartbeat too"),),
+    alternatives=(("rank-frozen", "an agent that was stopped misses its heartbeat too"),),
     next=(NextStep("ping HOST; ssh HOST uptime", "tells whether it is down or was restarted", ("host-lost",), "none"),),
 )
 _UNHEARD = replace(
-    _CLAIM, category="hang", alternatives=(("firewall", 0.08, "a blocked path looks the same from the other hosts"),)
+    _CLAIM, category="hang", alternatives=(("firewall", "a blocked path looks the same from the other hosts"),)
 )
 # The agent's own name for a node: address, pid and a number.
 _NODES = re.compile(r"\b([\w.-]{1,253}?)_(\d{1,10})_\d{1,6}\b")
@@ -77,7 +77,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     where = ", ".join(hosts) if hosts else "A host"
     how = "the scheduler reports a node failure" if failed else "its agent stopped sending heartbeats"
     signs = [statements.statement(case, event) for event in lost]
-    finding = building.found(case, _CLAIM, signs, f"{where} stopped answering: {how}.", 0.85 if failed else 0.7, ranks)
+    finding = building.found(
+        case, _CLAIM, signs, f"{where} stopped answering: {how}.", Grade.PROVES if failed else Grade.SUPPORTS, ranks
+    )
     return [_with_hosts(finding, hosts)]
 
 
@@ -95,14 +97,15 @@ def _unheard(case: Case) -> Finding | None:
     told = {rank for event in silent for rank in event.ranks}
     ranks = tuple(sorted(told | {r for r, p in case.people.by_rank.items() if p.host in hosts}))
     in_vain = [flow for flow in flows if not flow.target.seen]
-    confidence = 0.9 if in_vain else 0.8 if any(event.how == "no answer" for event in silent) else 0.6
+    answers = any(event.how != "no answer" for event in silent)
+    grade = Grade.PROVES if in_vain else Grade.HINTS if answers else Grade.SUPPORTS
     how = "its watcher no longer answers"
     if any(event.how == "unreachable" for event in silent):
         # A login that fails says less: the network for people may be another one.
-        how, confidence = "it can't be reached from here", 0.9 if in_vain else 0.5
+        how, grade = "it can't be reached from here", Grade.PROVES if in_vain else Grade.HINTS
     message = f"{', '.join(hosts)} stopped answering: {how}, and the other ranks wait."
     finding = building.found(
-        case, _UNHEARD, [statements.statement(case, event) for event in silent], message, confidence, ranks
+        case, _UNHEARD, [statements.statement(case, event) for event in silent], message, grade, ranks
     )
     proof = (*finding.evidence, *network_findings.refs(in_vain))[:6]
     return replace(_with_hosts(finding, hosts), evidence=proof)

@@ -23,7 +23,7 @@ The kernel log says which process was chosen and how much it held.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.launchers import HostOutOfMemory
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -64,7 +64,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = statements.ranks_of([*failed, *killed]) or (deaths.only_one_failed(case) if failed else ())
     what = "was killed for lack of host memory" if killer else "could not get host memory"
     message = f"{building.who(case, ranks, signs)} {what}{building.others(case, ranks)}."
-    return [building.found(case, _CLAIM, signs, message, 0.9 if killer or statements.ranks_of(failed) else 0.8, ranks)]
+    grade = Grade.PROVES if killer or statements.ranks_of(failed) else Grade.SUPPORTS
+    return [building.found(case, _CLAIM, signs, message, grade, ranks)]
 
 
 def _short_of_memory(case: Case) -> list[Finding]:
@@ -75,4 +76,5 @@ def _short_of_memory(case: Case) -> list[Finding]:
     signs = statements.first_to_fail(killed)
     ranks = statements.ranks_of(signs)
     message = f"{building.who(case, ranks, signs)} was killed when nearly all of the host's memory was in use"
-    return [building.found(case, _CLAIM, [*signs, full[-1]], f"{message}{building.others(case, ranks)}.", 0.72, ranks)]
+    told = f"{message}{building.others(case, ranks)}."
+    return [building.found(case, _CLAIM, [*signs, full[-1]], told, Grade.SUPPORTS, ranks)]

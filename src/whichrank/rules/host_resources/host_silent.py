@@ -23,7 +23,7 @@ A blocked path looks the same until the host's own sockets are looked at: collec
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import hardware_findings, network_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
@@ -40,7 +40,7 @@ _CLAIM = Claim(
         "See whether the host is up (ping, its management controller); drain it and start again without it.",
         "If it is up, look for what drops the packets on the way: firewall, security group, route, link.",
     ),
-    alternatives=(("firewall", 0.3, "a blocked path looks the same from here"),),
+    alternatives=(("firewall", "a blocked path looks the same from here"),),
     next=(
         NextStep(
             "whichrank collect (on that host)",
@@ -69,7 +69,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             _CLAIM,
             network_findings.refs(flows),
             message,
-            0.55,
+            Grade.HINTS,
             weight=network_findings.weight(case),
             subject=subject,
         )

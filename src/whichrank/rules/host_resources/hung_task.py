@@ -25,7 +25,7 @@ The kernel reports a blocked task ten times at most (hung_task_warnings), then n
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -44,7 +44,7 @@ _CLAIM = Claim(
         "Look at the mount and the file server (or the disk) of that host before restarting.",
         "A process in uninterruptible sleep does not die: the host may need a reboot.",
     ),
-    alternatives=(("rank-frozen", 0.1, "the task may be blocked on something else than storage"),),
+    alternatives=(("rank-frozen", "the task may be blocked on something else than storage"),),
     next=(
         NextStep(
             "ps -eo pid,stat,wchan:32,cmd | grep ' D'; df -h",
@@ -74,12 +74,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         )
         message = f"{who} hangs in the kernel for more than {first.number('seconds')} s"
         message += f"; the file server {server} does not answer." if server else "."
-        sure = 0.85 if rank is not None else 0.7 if _of_job(case, first) else 0.5
-        sure += 0.05 if server else 0.0
+        sure = Grade.PROVES if rank is not None else Grade.SUPPORTS if _of_job(case, first) else Grade.HINTS
     elif first.kind == "server_silent":
-        message, sure = f"The file server {server} does not answer{where}.", 0.7
+        message, sure = f"The file server {server} does not answer{where}.", Grade.SUPPORTS
     else:
-        message, sure = f"{first.device or 'A disk'}{where} reports errors: {first.text('what')}.", 0.5
+        message, sure = f"{first.device or 'A disk'}{where} reports errors: {first.text('what')}.", Grade.HINTS
     subject = Subject(ranks=(rank,) if rank is not None else (), hosts=(first.host,) if first.host else ())
     refs = [e.ref for e in events[:2]] + [e.ref for e in silent[:2]]
     return [

@@ -25,7 +25,7 @@ The agent does not say who sent the signal.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.launchers import ElasticSignal, JobEnded
 from whichrank.records.events.processes import Traceback
@@ -65,7 +65,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not ends:
         return _told(case)
     signs = statements.first_to_fail([statements.statement(case, event) for event in ends])
-    return [building.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends)}.", 0.85)]
+    return [building.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends)}.", Grade.PROVES)]
 
 
 def _told(case: Case) -> list[Finding]:
@@ -75,7 +75,7 @@ def _told(case: Case) -> list[Finding]:
         return []
     signs = statements.first_to_fail(told)
     message = f"The job was ended from outside: {building.short(signs[0].text, 120)}."
-    return [building.found(case, _CLAIM, signs, message, 0.85)]
+    return [building.found(case, _CLAIM, signs, message, Grade.PROVES)]
 
 
 def _interrupted(event: Event) -> bool:

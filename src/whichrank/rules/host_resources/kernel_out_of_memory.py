@@ -23,7 +23,7 @@ takes its rank with it.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.launchers import ProcessExit
 from whichrank.records.events.processes import DataloaderWorkerDied
 from whichrank.records.hardware import KernelEvent
@@ -64,8 +64,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = tuple(sorted({r for e in of_rank if (r := case.hardware.rank_of(e.pid, e.host)) is not None}))
     ranks = ranks or _killed_there(case, first)
     if not of_rank and not likely:
-        weight = Weight(weight.factor * 0.5, "info")
-    sure = 0.95 if of_rank else 0.85 if ranks else 0.75
+        weight = Weight("info", weight.less + 1)
+    sure = Grade.PROVES if ranks else Grade.SUPPORTS
     message = f"{_who(case, ranks, first)} because memory ran out{_inside(first)}."
     message += hardware_findings.aside(case, chosen, weight)
     subject = Subject(ranks=ranks, hosts=(first.host,) if first.host else ())
@@ -90,7 +90,14 @@ def _victim_unknown(case: Case) -> list[Finding]:
     refs = [e.ref for e in events[:2]]
     return [
         hardware_findings.found(
-            case, _CLAIM, refs, message, 0.65, weight=weight, subject=subject, onset_ns=kernel_events.onset(events)
+            case,
+            _CLAIM,
+            refs,
+            message,
+            Grade.SUPPORTS,
+            weight=weight,
+            subject=subject,
+            onset_ns=kernel_events.onset(events),
         )
     ]
 

@@ -24,7 +24,7 @@ Only the kernel log proves it.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -41,7 +41,7 @@ _CLAIM = Claim(
         "Load weights memory-mapped or shard by shard (safetensors, low_cpu_mem_usage), on one rank at a time.",
         "Or use a machine, or a limit, with more memory.",
     ),
-    alternatives=(("rank-killed", 0.25, "somebody else may have sent the signal"),),
+    alternatives=(("rank-killed", "somebody else may have sent the signal"),),
     next=(
         NextStep(
             "dmesg -T | grep -iE 'out of memory|oom-kill|killed process'",
@@ -65,4 +65,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = statements.ranks_of(signs)
     message = f"{building.who(case, ranks, signs)} was killed (SIGKILL) while weights were loaded into host memory."
     proof = [*signs, *(s.sign for s in loading[:1]), *stated]
-    return [building.found(case, _CLAIM, proof, message, 0.7 if stated else 0.62, ranks)]
+    return [building.found(case, _CLAIM, proof, message, Grade.SUPPORTS, ranks)]

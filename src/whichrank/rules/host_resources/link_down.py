@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Endpoint, Finding, Grade, Link, NextStep, NotEvaluated, Subject
 from whichrank.rules import hardware_findings, network_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
@@ -42,7 +42,7 @@ _CLAIM = Claim(
         "Check cable, module and switch port of that host; bring the interface up again (ip link set DEVICE up).",
         "Start again without the host until it holds.",
     ),
-    alternatives=(("ib-link-flap", 0.08, "a link that comes back by itself has only flapped"),),
+    alternatives=(("ib-link-flap", "a link that comes back by itself has only flapped"),),
     next=(
         NextStep("ip -s link; ethtool DEVICE; dmesg -T | grep -i link", "shows since when, and what the driver says",
                  ("host-lost", "ib-link-flap"), "none"),
@@ -68,5 +68,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     subject = Subject(ranks=place.ranks, hosts=(place.name,), links=(link,))
     refs = [replace(port.ref, host=place.name), *network_findings.refs(flows)]
     return [
-        hardware_findings.found(case, _CLAIM, refs, message, 0.9, weight=network_findings.weight(case), subject=subject)
+        hardware_findings.found(
+            case, _CLAIM, refs, message, Grade.PROVES, weight=network_findings.weight(case), subject=subject
+        )
     ]

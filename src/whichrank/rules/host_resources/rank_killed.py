@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.launchers import HostOutOfMemory
 from whichrank.records.events.processes import NativeCrash
 from whichrank.rules import building
@@ -47,7 +47,7 @@ _CLAIM = Claim(
         "If memory was short: fewer data-loader workers, a memory-mapped checkpoint, a higher limit.",
     ),
     blames="host",
-    alternatives=(("host-out-of-memory", 0.35, "the out-of-memory killer is the usual sender of SIGKILL"),),
+    alternatives=(("host-out-of-memory", "the out-of-memory killer is the usual sender of SIGKILL"),),
     next=(
         NextStep(
             "dmesg -T | grep -iE 'out of memory|oom-kill|killed process'",
@@ -59,13 +59,12 @@ _CLAIM = Claim(
 )
 
 
-_SURE = 0.5
 _UNSEEN = replace(
     _CLAIM,
     blames="rank",
     alternatives=(
-        ("rank-native-crash", 0.2, "a crash of its own looks the same to the process that waits for it"),
-        ("host-out-of-memory", 0.2, "the out-of-memory killer leaves no word in the job's output"),
+        ("rank-native-crash", "a crash of its own looks the same to the process that waits for it"),
+        ("host-out-of-memory", "the out-of-memory killer leaves no word in the job's output"),
     ),
 )
 """For words of one that only noticed the end of another."""
@@ -79,13 +78,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = statements.first_to_fail(_killed(case) or statements.known(case, CAUSE))
     if not signs or statements.known(case, "host-out-of-memory"):
         return []
-    if all(0 < s.weight < _SURE for s in signs):
-        return [
-            building.found(case, _UNSEEN, signs, "A process ended, and nothing says how.", statements.surest(signs))
-        ]
+    if all(s.grade is Grade.HINTS for s in signs):
+        return [building.found(case, _UNSEEN, signs, "A process ended, and nothing says how.", Grade.HINTS)]
     ranks = statements.ranks_of(signs)
     message = f"{building.who(case, ranks, signs)} was killed (SIGKILL) from outside{building.others(case, ranks)}."
-    return [building.found(case, _CLAIM, signs, message, 0.65 if ranks else 0.6, ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS, ranks)]
 
 
 def _killed(case: Case) -> list[Statement]:

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.launchers import ElasticFailure, ProcessExit
 from whichrank.records.events.processes import DataloaderWorkerDied, NativeCrash
 from whichrank.records.host import HostState
@@ -65,7 +65,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     what = f"has {size >> 20:,} MiB" + (" and is full" if free == 0 else "")
     message = f"{_PLACE}{' of ' + state.host if state.host else ''} {what}."
     subject = Subject(ranks=ranks, hosts=(state.host,) if state.host else ())
-    sure = 0.92 if signs else 0.4
+    sure = Grade.PROVES if signs else Grade.HINTS
     refs = [ref, *building.refs(signs)]
     return [hardware_findings.found(case, _CLAIM, refs, message, sure, weight=weight, subject=subject)]
 

@@ -23,7 +23,7 @@ A data-loader worker that dies of a bus error is reported as such, with this cau
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -62,6 +62,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     signs = statements.first_to_fail([*signs, *known])
     ranks = statements.unless_all(case, statements.ranks_of(signs))
-    sure = 0.9 if full else max(0.75 if torch or making else 0.0, statements.surest(known))
+    sure = Grade.PROVES if full else max(Grade.SUPPORTS if torch or making else Grade.HINTS, statements.surest(known))
     message = f"{building.who(case, ranks, signs)} could not get shared memory: {building.short(signs[0].ref.quote)}."
     return [building.found(case, _CLAIM, signs, message, sure, ranks)]

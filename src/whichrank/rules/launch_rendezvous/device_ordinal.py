@@ -22,7 +22,7 @@ Where no GPU is visible at all, a missing driver looks the same.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -65,4 +65,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = statements.unless_all(case, statements.ranks_of(signs) or deaths.only_one_failed(case))
     what = "asked for a GPU number that is not visible to it" if ordinal else "sees no GPU"
     message = f"{building.who(case, ranks, signs)} {what}{building.others(case, ranks)}."
-    return [building.found(case, _CLAIM, signs, message, 0.92 if ordinal else 0.65, ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.PROVES if ordinal else Grade.SUPPORTS, ranks)]

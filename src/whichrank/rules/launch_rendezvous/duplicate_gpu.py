@@ -25,7 +25,7 @@ import re
 from dataclasses import replace
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -41,7 +41,7 @@ _CLAIM = Claim(
     fix=fix(CAUSE),
     blames="gpu",
 )
-_BUSY = replace(_CLAIM, alternatives=(("gpu-fell-off-bus", 0.2, "a GPU that is gone is not available either"),))
+_BUSY = replace(_CLAIM, alternatives=(("gpu-fell-off-bus", "a GPU that is gone is not available either"),))
 _PAIR = re.compile(r"Duplicate GPU detected : rank (\d{1,7}) and rank (\d{1,7}) both on CUDA device (\w{1,20})")
 _WORDS = ("Duplicate GPU detected", "Multiple Ranks are using the same GPU")
 
@@ -59,7 +59,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     whose = shown or (building.whose(case, ranks) if ranks else "several ranks")
     unsure = "" if ranks or not named else " (numbers within one communicator)"
     message = f"The same GPU is used by {whose}{unsure}; NCCL refuses that."
-    return [building.found(case, _CLAIM, signs, message, 0.95, ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.PROVES, ranks)]
 
 
 def _busy(case: Case) -> list[Finding]:

@@ -24,7 +24,7 @@ Who sent the signal is not known.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.launchers import LauncherEnded
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -41,7 +41,7 @@ _CLAIM = Claim(
         "Find out who killed the launcher: the kernel's log (OOM killer), the scheduler's, the history of the shell.",
         "End the ranks that are left before the job is started again: they hold their GPUs and ports.",
     ),
-    alternatives=(("job-ended-from-outside", 0.2, "whoever killed the launcher may have meant the whole job"),),
+    alternatives=(("job-ended-from-outside", "whoever killed the launcher may have meant the whole job"),),
     next=(
         NextStep(
             "dmesg --time-format iso | grep -i -E 'killed process|out of memory'",
@@ -63,4 +63,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     number = ended[0].event.signal if isinstance(ended[0].event, LauncherEnded) else None
     message = f"The launcher was killed (signal {number}), and the ranks lost their store and their parent with it."
-    return [building.found(case, _CLAIM, ended, message, 0.7)]
+    return [building.found(case, _CLAIM, ended, message, Grade.SUPPORTS)]

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.startup import GroupInit, MemberBegins, MembersMet
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building, wording
@@ -44,7 +44,7 @@ _CLAIM = Claim(
         "Start as many tasks as the group has: --nodes = num_nodes and --ntasks-per-node = devices, by srun.",
         "Look at the output of the other nodes: did their processes start, and what did they print?",
     ),
-    alternatives=(("world-size-mismatch", 0.2, "every node may number its processes from zero"),),
+    alternatives=(("world-size-mismatch", "every node may number its processes from zero"),),
 )
 
 
@@ -60,4 +60,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     twice = [rank for rank, times in begun.items() if times > 1]
     again = f"; {wording.ranks_text(twice)} came twice" if twice else ""
     message = f"Of {size} ranks, {wording.ranks_text(missing)} never say that they make the process group{again}."
-    return [building.found(case, _CLAIM, signs, message, 0.55)]
+    return [building.found(case, _CLAIM, signs, message, Grade.HINTS)]

@@ -30,7 +30,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.communication import NcclError, PeerClosed
 from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, StoreError
 from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
@@ -143,7 +143,8 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.85 if stacks else 0.4 if unheard else 0.7,
+        grade=Grade.PROVES if stacks else Grade.HINTS if unheard else Grade.SUPPORTS,
+        kind="stacks" if stacks else "messages",
         subject=Subject(
             ranks=() if unheard else absent,
             candidates=absent if unheard else (),
@@ -155,9 +156,9 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
         ),
         evidence=evidence,
         victims=here,
-        alternatives=(Alternative("host-lost", 0.05, "its host may be down"),)
+        alternatives=(Alternative("host-lost", "its host may be down"),)
         if stacks
-        else (Alternative("wrong-interface", 0.1, "it may have started but not reach the others"),),
+        else (Alternative("wrong-interface", "it may have started but not reach the others"),),
         next=()
         if stacks
         else (

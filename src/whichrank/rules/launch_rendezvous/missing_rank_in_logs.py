@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.startup import StoreError, StorePassed
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
@@ -50,7 +50,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = known_messages.of_cause(case, CAUSE)
     if not any(s.signature.role == "root" for s in told):
         return _at_the_barrier(case)
-    sure = known_messages.sure(told)
+    sure = known_messages.grade(told)
     counted = _counted(case)
     if counted is None:
         return [building.tell_of(case, _CLAIM, "Not every rank joined: {what}.", told, sure)]
@@ -104,4 +104,6 @@ def _at_the_barrier(case: Case) -> list[Finding]:
     absent = tuple(rank for rank in range(world) if rank not in came) if all_others else ()
     who = wording.ranks_text(absent).capitalize() if absent else f"{world - joined} of {world} ranks"
     message = f"{who} did not reach the start barrier; {joined} of {world} wait there."
-    return [building.found(case, _CLAIM, [s for s, _ in here], message, 0.7 if gave_up else 0.55, absent)]
+    return [
+        building.found(case, _CLAIM, [s for s, _ in here], message, Grade.SUPPORTS if gave_up else Grade.HINTS, absent)
+    ]

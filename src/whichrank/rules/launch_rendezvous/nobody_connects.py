@@ -23,7 +23,7 @@ Needs the connections of the ranks, as `whichrank run` and `collect` take them.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.network import TcpSocket
 from whichrank.records.stack import main_thread
 from whichrank.timeline.case import Case
@@ -46,14 +46,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             cause=CAUSE,
             category="hang",
             severity="error",
-            confidence=0.65,
+            grade=Grade.SUPPORTS,
+            kind="host",
             subject=Subject(),
             message="All ranks create their process group and wait for a connection, and none has one: "
             "they met in a file that an earlier run may have left.",
             evidence=tuple(own[0].ref for _, own in sorted(sockets.items())[:4]),
             alternatives=(
-                Alternative("wrong-interface", 0.15, "the ranks may have told each other addresses of another network"),
-                Alternative("firewall", 0.05, "something may drop what they send"),
+                Alternative("wrong-interface", "the ranks may have told each other addresses of another network"),
+                Alternative("firewall", "something may drop what they send"),
             ),
             next=(
                 NextStep("ls -l FILE", "of init_method: is it older than this run?", ("stale-lock-or-store",), "none"),

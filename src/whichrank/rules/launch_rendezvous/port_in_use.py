@@ -25,7 +25,7 @@ The message does not say who holds the port.
 from __future__ import annotations
 
 from whichrank.facts.shapes import BOUND
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.startup import StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -66,7 +66,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message = (
         f"{building.who(case, ranks, signs)} could not listen on port {port if port is not None else '?'}: it is taken."
     )
-    return [building.found(case, _claim(port), signs, message, 0.92 if store else 0.75, ranks)]
+    return [building.found(case, _claim(port), signs, message, Grade.PROVES if store else Grade.SUPPORTS, ranks)]
 
 
 def _port(sign: Statement) -> int | None:

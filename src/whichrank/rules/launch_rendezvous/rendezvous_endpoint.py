@@ -25,7 +25,7 @@ A blocked port, a host that is down and a wrong address look alike from here.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.processes import Traceback
 from whichrank.records.events.startup import CommInit, GroupInit, RendezvousError, StoreError
 from whichrank.rules import building
@@ -38,8 +38,8 @@ CODE = "LNCH104"
 CAUSE = "rendezvous-endpoint"
 
 _ALTERNATIVES = (
-    ("firewall", 0.2, "a blocked port looks the same from here"),
-    ("missing-rank-at-init", 0.12, "the first node may never have started"),
+    ("firewall", "a blocked port looks the same from here"),
+    ("missing-rank-at-init", "the first node may never have started"),
 )
 _FIX = (
     "Give all nodes the same endpoint: a name or address of the first node that the others reach, one port, one id.",
@@ -47,7 +47,7 @@ _FIX = (
     "Check from another node that the port is open while the first node waits: nc -vz HOST PORT.",
 )
 _AFTERWARDS = ("heartbeat", "shutdown", "shut down", "close", "keep-alive")
-_CLASSES = {"RendezvousConnectionError": 0.72, "RendezvousTimeoutError": 0.45, "RendezvousParameterError": 0.7}
+_CLASSES = ("RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousParameterError")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -59,7 +59,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = statements.first_to_fail(signs)
     ranks = statements.unless_all(case, statements.ranks_of(signs))
     target = next((t for s in signs if (t := _target(s))), "")
-    sure = max(_confidence(s) for s in signs)
+    sure = Grade.HINTS if all(map(_timed_out, signs)) else Grade.SUPPORTS
     message = (
         f"{building.who(case, ranks, signs)} could not reach the rendezvous{f' at {target}' if target else ''}: "
         f"{building.short(signs[0].ref.quote, 120)}."
@@ -95,8 +95,8 @@ def _failed(case: Case) -> list[Statement]:
     return [*store, *rendezvous, *plain]
 
 
-def _confidence(sign: Statement) -> float:
-    return _CLASSES[sign.event.error] if isinstance(sign.event, RendezvousError) else 0.62
+def _timed_out(sign: Statement) -> bool:
+    return isinstance(sign.event, RendezvousError) and sign.event.error == "RendezvousTimeoutError"
 
 
 def _target(sign: Statement) -> str:

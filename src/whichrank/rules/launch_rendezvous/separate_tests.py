@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -57,7 +57,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not twice:
         return []
     message = f"nccl-tests ran as separate jobs: two processes print {_kind(twice[0][0])}, which only rank 0 does."
-    return [building.found(case, _CLAIM, [mark.sign for mark in twice[0]], message, 0.6)]
+    return [building.found(case, _CLAIM, [mark.sign for mark in twice[0]], message, Grade.SUPPORTS)]
 
 
 def _kind(mark: Seen) -> str:

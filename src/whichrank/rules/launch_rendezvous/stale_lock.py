@@ -31,7 +31,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.facts.messages import signatures
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.processes import Traceback
 from whichrank.records.events.startup import CommInit, GroupInit
 from whichrank.rules import building
@@ -76,13 +76,13 @@ _STORE = Claim(
         "Remove the file before every start, or give it a name of its own for each run.",
         "Let torchrun do the rendezvous: it needs no file.",
     ),
-    alternatives=(("wrong-interface", 0.15, "a rank may announce an address that the others can't reach"),),
+    alternatives=(("wrong-interface", "a rank may announce an address that the others can't reach"),),
 )
 
 
 _WAITING = replace(
     _CLAIM,
-    alternatives=(("rank-stuck-in-compile", 0.25, "a process whose output is not at hand may build it"),),
+    alternatives=(("rank-stuck-in-compile", "a process whose output is not at hand may build it"),),
 )
 _SOUGHT, _GONE_ON = "doing-extension", ("doing-compile", "done-extension")
 
@@ -92,12 +92,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     refused = [s for s in known_messages.seen(case, *_UNREACHED) if "refused" in s.sign.text]
     if refused and known_messages.seen(case, "torch-filestore") and not known_messages.has_run(case):
         message = "The ranks met in a file, and nobody listens at an address in it: an earlier run left it. {what}."
-        return [building.tell_of(case, _STORE, message, refused, 0.72)]
+        return [building.tell_of(case, _STORE, message, refused, Grade.SUPPORTS)]
     speaking = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "lock-exists" or not _went_on(case, s)]
     told = any(s.signature.role == "root" for s in speaking)
     if not told and (sought := _sought_in_vain(case)):
         message = "The ranks wait for extensions that nobody builds or loads: a lock may be left behind. {what}."
-        finding = building.tell_of(case, _WAITING, message, sought, 0.5)
+        finding = building.tell_of(case, _WAITING, message, sought, Grade.HINTS)
         return [replace(finding, subject=Subject(), victims=())]
     tell = "{who} waits for a lock that an earlier run may have left behind: {what}."
     return building.judged(case, _CLAIM, tell, found=speaking if told else ())

@@ -23,7 +23,7 @@ The log of the store's host is what settles it.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import FingerprintMismatch, MonitoredBarrierFailed
 from whichrank.records.events.communication import GlooMismatch, PeerClosed
@@ -47,8 +47,8 @@ _CLAIM = Claim(
     CAUSE,
     fix=fix(CAUSE),
     alternatives=(
-        ("rank-exception", 0.2, "rank 0 may have ended by an exception that is not at hand"),
-        ("host-lost", 0.1, "the host of the store may be gone"),
+        ("rank-exception", "rank 0 may have ended by an exception that is not at hand"),
+        ("host-lost", "the host of the store may be gone"),
     ),
     next=(
         NextStep(
@@ -86,7 +86,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = statements.first_to_fail([*ended, *lost])
     who = building.who(case, statements.ranks_of(signs), signs)
     message = f"{who} lost the store; no earlier failure is recorded."
-    return [building.found(case, _CLAIM, signs, message, 0.55)]
+    return [building.found(case, _CLAIM, signs, message, Grade.HINTS)]
 
 
 def _lost_by_many(case: Case, lost: list[Statement]) -> bool:

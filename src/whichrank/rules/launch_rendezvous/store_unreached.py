@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import Counter
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.run_state import Environment
 from whichrank.records.network import TcpSocket
 from whichrank.rules import wording
@@ -103,14 +103,15 @@ def _finding(ranks: tuple[int, ...], sockets: dict[int, list[TcpSocket]], why: s
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.75,
+        grade=Grade.SUPPORTS,
+        kind="host",
         subject=Subject(ranks=ranks),
         message=f"{wording.ranks_text(ranks).capitalize()} {verb} not met the others at the store: {why}.",
         evidence=(*(_ref(sockets, rank) for rank in ranks[:3]), *(_ref(sockets, rank) for rank in others[:2])),
         victims=others,
         alternatives=(
-            Alternative("firewall", 0.1, "something between the hosts may drop its connection"),
-            Alternative("missing-rank-at-init", 0.05, "it may only be late"),
+            Alternative("firewall", "something between the hosts may drop its connection"),
+            Alternative("missing-rank-at-init", "it may only be late"),
         ),
         next=(
             NextStep(

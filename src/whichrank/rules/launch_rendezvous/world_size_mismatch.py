@@ -25,7 +25,7 @@ After a restart the first failure is the cause, and stands earlier in the log.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -43,7 +43,7 @@ _CLAIM = Claim(
         "Start the job once: one launcher per node, the same --nnodes and --nproc-per-node everywhere.",
         "If the agent restarted workers, find the first failure above; use --max-restarts=0 and a fresh port.",
     ),
-    alternatives=(("rank-exception", 0.1, "if workers were restarted, the first failure stands earlier"),),
+    alternatives=(("rank-exception", "if workers were restarted, the first failure stands earlier"),),
 )
 _NCCL = (
     "mismatch in rank count from procs",
@@ -67,7 +67,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         told = f"the ranks disagree about who they are: {building.short(refused[0].text)}"
     absent = _absent(case) if refused else ()
     told += f"; nobody came as rank {absent[0]}" if absent else ""
-    return [building.found(case, _CLAIM, signs, f"WORLD_SIZE and processes do not fit: {told}.", 0.9, absent)]
+    return [building.found(case, _CLAIM, signs, f"WORLD_SIZE and processes do not fit: {told}.", Grade.PROVES, absent)]
 
 
 def _absent(case: Case) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.startup import StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -71,9 +71,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     own = bool(gloo) and all(s in gloo for s in signs)
     claim = Claim(CODE, CAUSE, fix=_GLOO_FIX if own else _FIX, blames="host", next=(probe,))
     if own:
-        claim = replace(claim, alternatives=(("wrong-interface", 0.1, "it may resolve, to no address of this host"),))
+        claim = replace(claim, alternatives=(("wrong-interface", "it may resolve, to no address of this host"),))
     message = f"{building.who(case, ranks, signs)} could not resolve {f'the name {name}' if name else 'a host name'}."
-    return [building.found(case, claim, signs, message, 0.82 if own else 0.88, ranks)]
+    return [building.found(case, claim, signs, message, Grade.SUPPORTS if own else Grade.PROVES, ranks)]
 
 
 def _name(sign: statements.Statement) -> str:

@@ -22,7 +22,7 @@ Values that no error mentions are checked by `whichrank env lint`.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.communication import GlooInitError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -56,4 +56,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         else "an address is not a name"
     )
     message = f"Gloo looks for an interface that is called '{name}': {why}."
-    return [building.found(case, _CLAIM, signs, message, 0.93, ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.PROVES, ranks)]

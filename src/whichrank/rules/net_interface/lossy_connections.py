@@ -22,7 +22,7 @@ Loss of acknowledgements alone costs no segments and is not seen.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.network import TcpCounters
 from whichrank.rules import hardware_findings, network_findings
 from whichrank.rules.hardware_findings import Claim
@@ -39,7 +39,7 @@ _CLAIM = Claim(
     CAUSE,
     category="slow",
     fix=fix(CAUSE),
-    alternatives=(("slow-network", 0.1, "a link that is too slow drops what its queue can't hold"),),
+    alternatives=(("slow-network", "a link that is too slow drops what its queue can't hold"),),
     next=(
         NextStep(
             "ethtool -S DEVICE (twice); nstat -az TcpRetransSegs TcpOutSegs",
@@ -75,7 +75,7 @@ def _by_flows(case: Case) -> list[Finding]:
         f"Packets are lost {network_findings.scope_text(scope)}: {paths.loss(worst):.1%} of the segments are sent again"
     )
     message += _elsewhere(flows, lossy)
-    sure, weight = (0.82, Weight(1.0, "warning")) if broken else (0.4, Weight(1.0, "info"))
+    sure, weight = (Grade.SUPPORTS, Weight("warning")) if broken else (Grade.HINTS, Weight("info"))
     refs = network_findings.refs(sorted(lossy, key=paths.loss, reverse=True))
     return [
         hardware_findings.found(
@@ -101,7 +101,11 @@ def _by_hosts(case: Case) -> list[Finding]:
     told = ", ".join(f"{host or 'a host'} {share:.1%}" for host, share in worst)
     message = f"Packets are lost: segments that were sent again since the start: {told}."
     refs = [ref for host in shares for ref in (looks[host][0].ref, looks[host][-1].ref)]
-    return [hardware_findings.found(case, _CLAIM, refs, message, 0.6, weight=Weight(1.0, "warning"), subject=Subject())]
+    return [
+        hardware_findings.found(
+            case, _CLAIM, refs, message, Grade.SUPPORTS, weight=Weight("warning"), subject=Subject()
+        )
+    ]
 
 
 def _share(first: TcpCounters, last: TcpCounters) -> float:

@@ -23,7 +23,7 @@ Without the other end's sockets a host that is gone, and an address that leads n
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import hardware_findings, network_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
@@ -53,8 +53,8 @@ _LIKELY = Claim(
     fix=_FIX,
     next=_NEXT,
     alternatives=(
-        ("host-lost", 0.2, "a host that is gone does not answer either"),
-        ("wrong-interface", 0.15, "an address that does not lead to the peer stays silent too"),
+        ("host-lost", "a host that is gone does not answer either"),
+        ("wrong-interface", "an address that does not lead to the peer stays silent too"),
     ),
 )
 _TRIES = 2
@@ -73,7 +73,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     proven = bool(back) or all(_is_up(f) for f in waiting)
     message = f"Connections {network_findings.scope_text(scope)} get no answer: {', '.join(peers[:3])}"
     message += " received the request, its answer is dropped." if back else _why(waiting)
-    claim, sure = (_PROVEN, 0.88) if proven else (_LIKELY, 0.6)
+    claim, sure = (_PROVEN, Grade.PROVES) if proven else (_LIKELY, Grade.SUPPORTS)
     refs = [
         *network_findings.refs(waiting)[:3],
         *(s.ref for s in back[:2]),

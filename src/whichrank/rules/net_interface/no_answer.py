@@ -23,7 +23,7 @@ A capture of one host alone does not tell whether the way there or the way back 
 
 from __future__ import annotations
 
-from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Endpoint, Finding, Grade, Link, NextStep, NotEvaluated, Subject
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
@@ -39,8 +39,8 @@ _CLAIM = Claim(
     category="hang",
     fix=("Allow all TCP between the hosts on that network (firewall, security group); check the route both ways.",),
     alternatives=(
-        ("host-lost", 0.15, "a host that is gone does not answer either"),
-        ("wrong-interface", 0.15, "an address that does not lead to the peer stays silent too"),
+        ("host-lost", "a host that is gone does not answer either"),
+        ("wrong-interface", "an address that does not lead to the peer stays silent too"),
     ),
     next=(
         NextStep(
@@ -66,14 +66,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         f"{first.a} tried {first.a_to_b.opens} times to connect to {', '.join(peers[:3])} and got no answer at all."
     )
     link = Link(Endpoint(first.a, ""), Endpoint(first.b, ""))
-    weight = (
-        Weight(1.0, "error")
-        if kernel_events.failed(case) or not kernel_events.has_job(case)
-        else Weight(0.6, "warning")
-    )
+    weight = Weight("error") if kernel_events.failed(case) or not kernel_events.has_job(case) else Weight("warning", 1)
     return [
         hardware_findings.found(
-            case, _CLAIM, [f.ref for f in silent[:4]], message, 0.65, weight=weight, subject=Subject(links=(link,)),
+            case, _CLAIM, [f.ref for f in silent[:4]], message, Grade.SUPPORTS, weight=weight,
+            subject=Subject(links=(link,)),
             onset_ns=first.first_ns,
         )
     ]  # fmt: skip

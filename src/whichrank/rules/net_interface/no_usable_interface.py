@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim, tell_of
 from whichrank.timeline.case import Case
@@ -73,7 +73,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = statements.unless_all(case, statements.ranks_of(signs))
     name = next((n for s in signs if (n := interface_names.wanted(s))), "")
     which = f"no interface called {name}" if name else "no network interface that it can use"
-    return [building.found(case, _CLAIM, signs, f"{building.who(case, ranks, signs)} found {which}.", 0.9, ranks)]
+    return [
+        building.found(case, _CLAIM, signs, f"{building.who(case, ranks, signs)} found {which}.", Grade.PROVES, ranks)
+    ]
 
 
 def _not_filled_in(case: Case) -> list[Finding]:
@@ -86,4 +88,4 @@ def _not_filled_in(case: Case) -> list[Finding]:
         f"The address of a peer was never filled in, and {_VARIABLE} is set to {' or '.join(names[:3])}: that "
         "interface may be missing, or without an address, on one of the hosts."
     )
-    return [replace(tell_of(case, _CLAIM, "", unset, unset[0].signature.weight), message=message)]
+    return [replace(tell_of(case, _CLAIM, "", unset, unset[0].signature.grade), message=message)]

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import Counter
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.nccl import NcclProcess
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
@@ -57,12 +57,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             cause=CAUSE,
             category=seen,
             severity="error",
-            confidence=0.68,
+            grade=Grade.SUPPORTS,
             subject=Subject(hosts=tuple(sorted(odd))),
             message=f"{host} uses {process.bootstrap_interface} ({process.bootstrap_address}), and the other "
             f"{count} hosts use {usual[0]}.",
             evidence=(_ref(process), _ref(other)),
-            alternatives=(Alternative("slow-network", 0.2, "the odd network may only be slower"),),
+            alternatives=(Alternative("slow-network", "the odd network may only be slower"),),
             next=(NextStep(f"ip -br addr   # on {host}", f"shows whether {usual[0]} is up there", (CAUSE,), "none"),),
             fix=(f"Set NCCL_SOCKET_IFNAME={usual[0]} and GLOO_SOCKET_IFNAME={usual[0]}; repair {usual[0]} on {host}.",),
         )

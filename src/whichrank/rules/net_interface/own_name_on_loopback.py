@@ -40,7 +40,7 @@ _CLAIM = Claim(
         "Let the host's own name resolve to an address that the other hosts reach: /etc/hosts, or the name service.",
         "Or name the interface, so that Gloo looks no name up: GLOO_SOCKET_IFNAME on every host.",
     ),
-    alternatives=(("wrong-interface", 0.1, "an interface of that address may have been chosen"),),
+    alternatives=(("wrong-interface", "an interface of that address may have been chosen"),),
     next=(NextStep("getent hosts $(hostname)", "tells what the name resolves to on each host", (CAUSE,), "none"),),
 )
 
@@ -52,4 +52,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not told or known_messages.seen(case, "torch-filestore"):  # addresses of an earlier run lie in a file
         return []
     says = "A host's own name resolves to loopback, and its ranks announce that address: {what}."
-    return [building.tell_of(case, _CLAIM, says, told, known_messages.sure(told))]
+    return [building.tell_of(case, _CLAIM, says, told, known_messages.grade(told))]

@@ -25,7 +25,7 @@ import re
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Endpoint, Finding, Grade, Link, NextStep, NotEvaluated, Subject
 from whichrank.records.network import CEILINGS, PortState, TcpFlow
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -76,7 +76,7 @@ def _by_flows(case: Case) -> list[Finding]:
     refs = [f.ref for f, _ in lossy[:4]]
     return [
         hardware_findings.found(
-            case, _CLAIM, refs, message, 0.75, weight=Weight(1.0, "warning"), subject=Subject(links=(link,)),
+            case, _CLAIM, refs, message, Grade.SUPPORTS, weight=Weight("warning"), subject=Subject(links=(link,)),
             onset_ns=flow.first_ns,
         )
     ]  # fmt: skip
@@ -107,8 +107,8 @@ def _by_counters(case: Case) -> list[Finding]:
     message = f"Packets are lost at {name}{where}: {counter} rose by {rise:,} between two looks."
     subject = Subject(hosts=(host,) if host else (), links=(Link(Endpoint(host or "", name), Endpoint("", "")),))
     refs = [_quoted(p, counter) for p in (told[0], told[-1])]
-    sure = 0.7 if rise >= _MANY else 0.45
-    return [hardware_findings.found(case, _CLAIM, refs, message, sure, weight=Weight(1.0, "warning"), subject=subject)]
+    sure = Grade.SUPPORTS if rise >= _MANY else Grade.HINTS
+    return [hardware_findings.found(case, _CLAIM, refs, message, sure, weight=Weight("warning"), subject=subject)]
 
 
 def _quoted(port: PortState, counter: str) -> Ref:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import hardware_findings, network_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
@@ -48,7 +48,7 @@ _CLAIM = Claim(
         "Look at the link's speed (ethtool DEVICE), at shapers and queues (tc -s qdisc) and at the route of that host.",
         "Leave the host out until its path is as fast as the others'.",
     ),
-    alternatives=(("packet-loss", 0.1, "what is lost and sent again takes longer as well"),),
+    alternatives=(("packet-loss", "what is lost and sent again takes longer as well"),),
     next=(
         NextStep(
             "ethtool DEVICE | grep Speed; tc -s qdisc; ping PEER",
@@ -75,8 +75,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message = f"Data {network_findings.scope_text(scope)} crawls: a round trip takes {trip:.0f} ms "
     message += f"({min(best, usual.trip_ms):.2g} ms at best or elsewhere){_rates(slow, usual)}."
     refs = network_findings.refs(sorted(slow, key=lambda flow: -flow.sender.number("rtt")))
-    weight, subject = Weight(1.0, "warning"), network_findings.subject(scope)
-    return [hardware_findings.found(case, _CLAIM, refs, message, 0.78, weight=weight, subject=subject)]
+    weight, subject = Weight("warning"), network_findings.subject(scope)
+    return [hardware_findings.found(case, _CLAIM, refs, message, Grade.SUPPORTS, weight=weight, subject=subject)]
 
 
 def _rates(slow: list[Flow], usual: Pace) -> str:

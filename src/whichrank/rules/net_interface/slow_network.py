@@ -24,7 +24,7 @@ Without a measurement nothing is said: sockets alone are not a fault.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -43,8 +43,8 @@ _CLAIM = Claim(
         "Otherwise the fastest interface: NCCL_SOCKET_IFNAME, with NCCL_SOCKET_NTHREADS and NCCL_NSOCKS_PERTHREAD.",
     ),
     alternatives=(
-        ("ib-missing-userspace", 0.15, "RDMA may be there and its libraries missing"),
-        ("ib-device-not-exposed", 0.1, "RDMA may be there and not be given to the container"),
+        ("ib-missing-userspace", "RDMA may be there and its libraries missing"),
+        ("ib-device-not-exposed", "RDMA may be there and not be given to the container"),
     ),
 )
 _SLOW_GBS = 3.0
@@ -63,7 +63,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     rate = f" ({measured[0].group('bandwidth')} GB/s)" if measured else ""
     message = f"Data between the hosts goes over TCP sockets and is slow{rate}."
     signs = [s.sign for s in (*measured, *told, *sockets)]
-    return [building.found(case, _CLAIM, signs, message, 0.6 if measured else 0.5)]
+    return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS if measured else Grade.HINTS)]
 
 
 def _number(text: str) -> float:

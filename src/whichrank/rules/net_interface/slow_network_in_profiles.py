@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -57,11 +57,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             cause=CAUSE,
             category="slow",
             severity="warning",
-            confidence=0.6,
+            grade=Grade.SUPPORTS,
+            kind="timing",
             subject=Subject(hosts=tuple(hosts)),
             message=f"Collectives between {len(hosts)} hosts are slow: {words}.",
             evidence=(Ref(steps.ranks[0].source, worst.kernel[:80], words, steps.ranks[0].rank),),
-            alternatives=(Alternative("gdr-disabled", 0.2, "GPUDirect RDMA may be off"),),
+            alternatives=(Alternative("gdr-disabled", "GPUDirect RDMA may be off"),),
             next=(NextStep("whichrank bench", "measures the same without the job", (CAUSE,), "load"),),
             fix=("Find out which transport NCCL uses (NCCL_DEBUG=INFO) and why it is not the fast one.",),
         )

@@ -26,7 +26,7 @@ Where only one end was looked at, a host that is gone can't be told from a path 
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import hardware_findings, network_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
@@ -49,13 +49,13 @@ _NEXT = (
     ),
 )
 _OTHERS = (
-    ("packet-loss", 0.08, "a link that loses nearly everything looks the same"),
-    ("mtu-mismatch", 0.05, "large packets alone may be dropped"),
+    ("packet-loss", "a link that loses nearly everything looks the same"),
+    ("mtu-mismatch", "large packets alone may be dropped"),
 )
 _CLAIM = Claim(CODE, CAUSE, category="hang", fix=_FIX, next=_NEXT, alternatives=_OTHERS)
 _LINK_UNKNOWN = Claim(
     CODE, CAUSE, category="hang", fix=_FIX, next=_NEXT,
-    alternatives=(("host-lost", 0.25, "the link of one of them may be down"), *_OTHERS),
+    alternatives=(("host-lost", "the link of one of them may be down"), *_OTHERS),
 )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message += (
         f"again without an answer (for {paths.standing_s(flows):.0f} s){', although the links are up' if up else ''}."
     )
-    sure = (0.86 if up else 0.68) if ways else 0.55
+    sure = Grade.PROVES if up else Grade.SUPPORTS if ways else Grade.HINTS
     claim, subject = _CLAIM if up else _LINK_UNKNOWN, network_findings.subject(scope)
     return [
         hardware_findings.found(

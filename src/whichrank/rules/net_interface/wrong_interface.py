@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -56,7 +56,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if known_messages.seen(case, "torch-filestore"):  # addresses of an earlier run lie in a file: LNCH201 tells
         told = [s for s in told if s.signature.id not in ("gloo-mesh", "gloo-loopback") or "refused" not in s.sign.text]
     if any(s.signature.role == "root" for s in told):
-        sure = known_messages.sure(told)
+        sure = known_messages.grade(told)
         return [
             building.tell_of(
                 case, _FAILED, "A rank is not to be reached at the address that it announced: {what}.", told, sure
@@ -70,40 +70,33 @@ def _by_the_choice(case: Case) -> list[Finding]:
     if known_messages.has_run(case):
         return []
     broken = _cannot_connect(case)
-    weighed = {
-        id(s): _doubt(s, several=known_messages.many_hosts(case), broken=broken)
-        for s in known_messages.seen(case, *_USED)
-    }
-    odd = [
-        s
-        for s in known_messages.seen(case, *_USED)
-        if _doubt(s, several=known_messages.many_hosts(case), broken=broken)
-    ]
+    several = known_messages.many_hosts(case)
+    doubted = [(s, _doubt(s, several=several, broken=broken)) for s in known_messages.seen(case, *_USED)]
+    odd = [s for s, doubt in doubted if doubt is not None]
     if not odd:
         return []
-    sure = max(weighed.values())
+    sure = max(doubt for _, doubt in doubted if doubt is not None)
     name, where = odd[0].group("interface"), odd[0].group("address")
     message = f"NCCL uses the interface {name} ({where}), which does not lead to other hosts."
-    alternatives = (("firewall", 0.15, "what does not answer may also be blocked"),)
+    alternatives = (("firewall", "what does not answer may also be blocked"),)
     claim = Claim(
         CODE, CAUSE, fix=_CLAIM.fix, category="hang", blames="host", next=_CLAIM.next, alternatives=alternatives
     )
     return [building.found(case, claim, [s.sign for s in odd], message, sure)]
 
 
-def _doubt(s: Seen, *, several: bool, broken: bool) -> float:
-    """How sure it is that this choice leads nowhere."""
+def _doubt(s: Seen, *, several: bool, broken: bool) -> Grade | None:
+    """How much it suggests that this choice leads nowhere."""
     name, where = s.group("interface"), s.group("address")
-    more = 0.1 if broken else 0.0
     if where.startswith(("fe80", "169.254.")):
-        return 0.66 + more
+        return Grade.SUPPORTS
     if _NOWHERE.fullmatch(name):
-        return 0.55 + more
+        return Grade.SUPPORTS if broken else Grade.HINTS
     if name.startswith("lo") or where.startswith("127."):
-        return 0.72 + more if several else 0.0
-    if _BRIDGE.fullmatch(name):
-        return 0.5 + more if several or broken else 0.0
-    return 0.0
+        return Grade.SUPPORTS if several else None
+    if _BRIDGE.fullmatch(name) and (several or broken):
+        return Grade.SUPPORTS if broken else Grade.HINTS
+    return None
 
 
 def _cannot_connect(case: Case) -> bool:

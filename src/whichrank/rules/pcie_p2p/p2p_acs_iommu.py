@@ -26,7 +26,7 @@ A driver that offers peer-to-peer on a model that has none looks the same.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -45,8 +45,8 @@ _CLAIM = Claim(
         "Until then NCCL_P2P_DISABLE=1 goes around it.",
     ),
     alternatives=(
-        ("p2p-driver", 0.2, "the driver may offer peer-to-peer on a model that has none"),
-        ("collective-stalled", 0.08, "the evidence does not say why nothing moves"),
+        ("p2p-driver", "the driver may offer peer-to-peer on a model that has none"),
+        ("collective-stalled", "the evidence does not say why nothing moves"),
     ),
     next=(
         NextStep(
@@ -67,21 +67,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
                 _CLAIM,
                 "The IOMMU of {who} refused an access between devices: {what}.",
                 told,
-                known_messages.sure(told),
+                known_messages.grade(told),
             )
         ]
     found = peer_copies.clues(case)
     if not found.any:
         return []
-    sure = 0.35 + 0.2 * bool(found.helped) + 0.2 * bool(found.iommu_on) + 0.17 * bool(found.after_boot)
-    sure += (
-        0.12 * bool(found.virtual and found.stalled)
-        + 0.1 * bool(found.stalled)
-        + 0.12 * bool(found.tested and found.hangs)
-        - 0.25 * bool(found.model)
-        - 0.3 * bool(found.iommu_off)
-    )
-    if sure < 0.3:
+    speaking = (found.helped, found.iommu_on, found.after_boot, found.stalled, found.tested and found.hangs)
+    left = sum(map(bool, speaking)) - 2 * (bool(found.model) + bool(found.iommu_off))
+    if left < 0:
         return []
     message = "Copies between the GPUs of this host do not work; ACS or the IOMMU is the usual reason."
-    return [building.found(case, _CLAIM, peer_copies.signs(found), message, min(sure, 0.8))]
+    return [
+        building.found(case, _CLAIM, peer_copies.signs(found), message, Grade.SUPPORTS if left > 1 else Grade.HINTS)
+    ]

@@ -25,7 +25,7 @@ The model is known only where somebody names it.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -43,7 +43,7 @@ _CLAIM = Claim(
         "Update the driver to one that does not offer peer-to-peer on this model.",
         "NCCL_P2P_DISABLE=1 goes around it.",
     ),
-    alternatives=(("p2p-acs-iommu", 0.2, "ACS or the IOMMU breaks peer-to-peer in the same way"),),
+    alternatives=(("p2p-acs-iommu", "ACS or the IOMMU breaks peer-to-peer in the same way"),),
     next=(NextStep("nvidia-smi topo -p2p r", "shows what the driver offers", (CAUSE,), "none"),),
 )
 
@@ -59,20 +59,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
                 _CLAIM,
                 "The driver of {who} refuses the peer access that it offers: {what}.",
                 told,
-                known_messages.sure(told),
+                known_messages.grade(told),
             )
         ]
     found = peer_copies.clues(case)
     if not found.model or not found.any or not (found.helped or (found.stalled and found.direct)):
         return []
-    sure = (
-        0.5
-        + 0.12 * bool(found.helped)
-        + 0.08 * bool(found.iommu_off)
-        + 0.05 * found.direct
-        - 0.3 * bool(found.iommu_on)
-    )
+    likely = (found.helped or found.iommu_off) and not found.iommu_on
     message = (
         "Copies between GPUs of a model without peer-to-peer never end: the driver offers what the cards do not have."
     )
-    return [building.found(case, _CLAIM, peer_copies.signs(found), message, min(sure, 0.8))]
+    return [building.found(case, _CLAIM, peer_copies.signs(found), message, Grade.SUPPORTS if likely else Grade.HINTS)]

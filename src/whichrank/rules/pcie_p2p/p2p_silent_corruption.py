@@ -24,7 +24,7 @@ A test that counts wrong values does not say which path made them wrong.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -62,14 +62,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
                 _CLAIM,
                 "Data that went between GPUs came out wrong: {what}.",
                 told,
-                known_messages.sure(told),
+                known_messages.grade(told),
             )
         ]
     printed = _lost(known_messages.seen(case, "told-zeros"))
     if not printed:
         return []
     message = f"A tensor that has values on one GPU arrived as zeros on GPU {printed[-1].group('device')}."
-    return [building.found(case, _CLAIM, [s.sign for s in printed[::-1]], message, 0.72)]
+    return [building.found(case, _CLAIM, [s.sign for s in printed[::-1]], message, Grade.SUPPORTS)]
 
 
 def _lost(printed: list[Seen]) -> list[Seen]:

@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import GpuState
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -73,7 +73,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         alone = len(odd) * 2 <= len(newest)
         message = f"{hardware_findings.state_text(case, state)} runs at {words}."
         refs = [hardware_findings.value_ref(s, words) for s in odd[:3]]
-        return [_found(case, refs, message, 0.8 if alone else 0.45, hardware_findings.state_subject(case, state))]
+        return [
+            _found(
+                case,
+                refs,
+                message,
+                Grade.SUPPORTS if alone else Grade.HINTS,
+                hardware_findings.state_subject(case, state),
+            )
+        ]
     return _by_kernel(case) or _by_errors(case)
 
 
@@ -92,7 +100,7 @@ def _by_kernel(case: Case) -> list[Finding]:
         f"it is limited by a {event.text('what')}."
     )
     subject = Subject(hosts=(event.host,) if event.host else ())
-    return [_found(case, [event.ref], message, 0.75 if alone else 0.4, subject)]
+    return [_found(case, [event.ref], message, Grade.SUPPORTS if alone else Grade.HINTS, subject)]
 
 
 def _short(state: GpuState, key: str) -> bool:
@@ -119,10 +127,8 @@ def _by_errors(case: Case) -> list[Finding]:
     refs = [e.ref for e in told if (e.host, e.device) == many[0]]
     where = f" of {host}" if host else ""
     message = f"The PCIe port {device}{where} corrects errors again and again: a marginal link."
-    return [_found(case, [refs[0], refs[-1]], message, 0.5, Subject(hosts=(host,) if host else ()))]
+    return [_found(case, [refs[0], refs[-1]], message, Grade.HINTS, Subject(hosts=(host,) if host else ()))]
 
 
-def _found(case: Case, refs: Sequence[Ref], message: str, confidence: float, subject: Subject) -> Finding:
-    return hardware_findings.found(
-        case, _CLAIM, refs, message, confidence, weight=Weight(1.0, "warning"), subject=subject
-    )
+def _found(case: Case, refs: Sequence[Ref], message: str, grade: Grade, subject: Subject) -> Finding:
+    return hardware_findings.found(case, _CLAIM, refs, message, grade, weight=Weight("warning"), subject=subject)

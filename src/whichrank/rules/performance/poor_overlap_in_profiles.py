@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.timeline.steps.intervals import median
 
 if TYPE_CHECKING:
@@ -66,13 +66,14 @@ def _finding(steps: Steps, exposed: float, share: float | None) -> Finding:
         cause=CAUSE,
         category="slow",
         severity="info",  # room for improvement, not a fault: `whichrank trace` gives it as advice
-        confidence=round(min(0.85, 0.5 + exposed / 2) * (1.0 if whole else 0.5), 2),
+        grade=Grade.SUPPORTS if whole else Grade.HINTS,
+        kind="timing",
         subject=Subject(),
         message=f"{exposed:.0%} of each step is communication that no computation hides{least}.",
         evidence=(
             Ref(worst.source, f"{len(worst.ids)} steps", f"{hidden:.0%} of the communication overlaps", worst.rank),
         ),
-        alternatives=(Alternative("slow-network", 0.15, "the same bytes may travel over too slow a network"),),
+        alternatives=(Alternative("slow-network", "the same bytes may travel over too slow a network"),),
         fix=(
             "Overlap communication with computation: DDP bucket_cap_mb, FSDP prefetching, DeepSpeed overlap_comm.",
             "whichrank bench tells whether the network is as fast as it should be.",

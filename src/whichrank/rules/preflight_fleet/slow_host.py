@@ -59,7 +59,7 @@ def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
         cpu = median(p.cpu_seconds for p in own)
         words = f"{host}: {seconds:.3f} s (CPU {cpu:.3f} s), the others {reference:.3f} s"
         refs = [measured("work", words, host)]
-        findings.append(found(CODE, CAUSE, "slow", hosts(host), message, refs, FIX, confidence=0.85))
+        findings.append(found(CODE, CAUSE, "slow", hosts(host), message, refs, FIX))
     return findings
 
 

@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -51,8 +51,8 @@ _EC2 = re.compile(r"ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.|$)")
 _ON_EC2 = replace(
     _CLAIM,
     alternatives=(
-        ("slow-network", 0.2, "instances without EFA have only sockets"),
-        ("ib-device-not-exposed", 0.1, "the devices may be missing in the container"),
+        ("slow-network", "instances without EFA have only sockets"),
+        ("ib-device-not-exposed", "the devices may be missing in the container"),
     ),
 )
 
@@ -75,4 +75,4 @@ def _sockets_on_ec2(case: Case) -> list[Finding]:
         f"NCCL uses plain sockets on {plain[0].host}, a host of EC2: it found no plug-in for EFA (libnccl-net.so of "
         "aws-ofi-nccl)."
     )
-    return [building.found(case, _ON_EC2, [sign], message, 0.55)]
+    return [building.found(case, _ON_EC2, [sign], message, Grade.HINTS)]

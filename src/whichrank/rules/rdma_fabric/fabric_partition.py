@@ -44,9 +44,9 @@ _CLAIM = Claim(
     ),
     blames="host",
     alternatives=(
-        ("roce-gid", 0.15, "a wrong GID index ends the same way on RoCE"),
-        ("ib-link-flap", 0.15, "a link that is down has no path"),
-        ("rail-fabric", 0.1, "the fabric may join only adapters of the same rail"),
+        ("roce-gid", "a wrong GID index ends the same way on RoCE"),
+        ("ib-link-flap", "a link that is down has no path"),
+        ("rail-fabric", "the fabric may join only adapters of the same rail"),
     ),
     next=(
         NextStep(
@@ -60,7 +60,6 @@ _CLAIM = Claim(
         ),
     ),
 )
-_UNANSWERED = 0.5
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -71,5 +70,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "partition" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.sure(told), _UNANSWERED if more else 0.0)
+    sure = known_messages.grade(told)
     return [building.tell_of(case, _CLAIM, "The adapter of {who} has no path to its peer: {what}.", told or more, sure)]

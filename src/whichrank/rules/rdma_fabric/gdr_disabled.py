@@ -26,7 +26,7 @@ On machines without the hardware for it nothing is wrong.
 from __future__ import annotations
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -55,7 +55,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
                 _FAILED,
                 "The adapter of {who} can not reach GPU memory: {what}.",
                 told,
-                known_messages.sure(told),
+                known_messages.grade(told),
             )
         ]
     if without := _without(case):
@@ -65,7 +65,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not noted or not slow:
         return []
     return [
-        building.tell_of(case, _NOTED, "{who} sends through host memory: {what}.", noted, known_messages.sure(noted))
+        building.tell_of(case, _NOTED, "{who} sends through host memory: {what}.", noted, known_messages.grade(noted))
     ]
 
 
@@ -89,7 +89,7 @@ def _differs(case: Case, without: dict[str, Ref]) -> Finding:
         cause=CAUSE,
         category="slow",
         severity="warning",
-        confidence=0.75 if slow else 0.55,
+        grade=Grade.SUPPORTS if slow else Grade.HINTS,
         subject=Subject(hosts=tuple(sorted(without))),
         message=f"Without GPUDirect RDMA: {', '.join(sorted(without))}; other hosts of the job use it.",
         evidence=tuple(without[host] for host in sorted(without))[:4],

@@ -23,7 +23,7 @@ Ethernet.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -40,8 +40,8 @@ _CLAIM = Claim(
     blames="host",
     fix=fix(CAUSE),
     alternatives=(
-        ("slow-network", 0.25, "the hosts may have nothing better than Ethernet"),
-        ("ib-device-not-exposed", 0.12, "the devices may not be given to the container"),
+        ("slow-network", "the hosts may have nothing better than Ethernet"),
+        ("ib-device-not-exposed", "the devices may not be given to the container"),
     ),
     next=(
         NextStep(
@@ -68,7 +68,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
                 _CLAIM,
                 "{who} has no library for its RDMA adapter: {what}.",
                 told,
-                known_messages.sure(told),
+                known_messages.grade(told),
             )
         ]
     missing = known_messages.seen(case, "nccl-ibverbs-missing")
@@ -80,4 +80,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message = "There is no verbs library, and the data goes over " + (
         "a container bridge." if bridge else "TCP sockets."
     )
-    return [building.found(case, _CLAIM, [s.sign for s in (*missing[:2], *bridge[:2], *slow)], message, 0.5)]
+    return [building.found(case, _CLAIM, [s.sign for s in (*missing[:2], *bridge[:2], *slow)], message, Grade.HINTS)]

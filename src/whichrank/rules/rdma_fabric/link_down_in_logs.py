@@ -43,9 +43,9 @@ _CLAIM = Claim(
     ),
     blames="host",
     alternatives=(
-        ("host-lost", 0.12, "a host that is gone does not acknowledge either"),
-        ("roce-gid", 0.08, "a GID that changed breaks the path too"),
-        ("packet-loss", 0.08, "a lossy path exhausts its retries"),
+        ("host-lost", "a host that is gone does not acknowledge either"),
+        ("roce-gid", "a GID that changed breaks the path too"),
+        ("packet-loss", "a lossy path exhausts its retries"),
     ),
     next=(
         NextStep(
@@ -59,7 +59,6 @@ _CLAIM = Claim(
         ),
     ),
 )
-_UNANSWERED = 0.55
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -70,5 +69,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "link" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.sure(told), _UNANSWERED if more else 0.0)
+    sure = known_messages.grade(told)
     return [building.tell_of(case, _CLAIM, "A link of {who} failed: {what}.", told or more, sure)]

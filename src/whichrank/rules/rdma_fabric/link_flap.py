@@ -32,7 +32,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Category, Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Category, Endpoint, Finding, Grade, Link, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
 from whichrank.records.network import CEILINGS, PortState
 from whichrank.rules import hardware_findings
@@ -100,7 +100,7 @@ def _by_kernel(case: Case) -> list[Finding]:
     then = ", and came back well before the first failure" if healed else ""
     message = f"The link {first.device}{where} went down{times}{then}.{hardware_findings.aside(case, same, weight)}"
     refs = [same[0].ref, *(e.ref for e in back[:1]), *(e.ref for e in same[1:3])]
-    sure = 0.4 if healed else 0.85 if len(same) > 1 or kernel_events.failed(case) else 0.7
+    sure = Grade.HINTS if healed else Grade.PROVES if len(same) > 1 or kernel_events.failed(case) else Grade.SUPPORTS
     return [_found(case, refs, message, sure, weight, _subject(first.host, first.device), kernel_events.onset(same))]
 
 
@@ -135,11 +135,9 @@ def _by_states(case: Case) -> list[Finding]:
         how = "changes between down and up" if changes else "is in link error recovery"
         message = f"The link {name}{where} {how}."
         weight = (
-            Weight(1.0, "error")
-            if kernel_events.failed(case) or not kernel_events.has_job(case)
-            else Weight(0.7, "warning")
+            Weight("error") if kernel_events.failed(case) or not kernel_events.has_job(case) else Weight("warning", 1)
         )
-        return [_found(case, refs, message, 0.85, weight, _at(case, _subject(host, name), told[-1]))]
+        return [_found(case, refs, message, Grade.PROVES, weight, _at(case, _subject(host, name), told[-1]))]
     return []
 
 
@@ -164,8 +162,8 @@ def _by_counters(case: Case) -> list[Finding]:
             at_least = "at least " if high >= CEILINGS.get(counter, 1 << 63) else ""
             where = f" of {host}" if host else ""
             message = f"The link {name}{where} went down or retrained: {counter} rose by {at_least}{high - low}."
-            weight = Weight(1.0, "warning") if case.goes_on else Weight(1.0, "error")
-            return [_found(case, refs, message, 0.8, weight, _at(case, _subject(host, name), told[-1]))]
+            weight = Weight("warning") if case.goes_on else Weight("error")
+            return [_found(case, refs, message, Grade.SUPPORTS, weight, _at(case, _subject(host, name), told[-1]))]
     return []
 
 
@@ -180,11 +178,11 @@ def _found(
     case: Case,
     refs: Sequence[Ref],
     message: str,
-    sure: float,
+    grade: Grade,
     weight: Weight,
     subject: Subject,
     onset: int | None = None,
 ) -> Finding:
     return hardware_findings.found(
-        case, _claim(case), refs, message, sure, weight=weight, subject=subject, onset_ns=onset
+        case, _claim(case), refs, message, grade, weight=weight, subject=subject, onset_ns=onset
     )

@@ -24,7 +24,7 @@ The limit that was shown may be of another shell than the ranks'.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.host import UNLIMITED
 from whichrank.rules import building, hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -77,8 +77,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             _CLAIM,
             refs,
             message,
-            0.92,
-            weight=Weight(1.0, "error"),
+            Grade.PROVES,
+            weight=Weight("error"),
             subject=subject,
             onset_ns=min(times, default=None),
         )

@@ -27,7 +27,7 @@ Needs NCCL_DEBUG=INFO on the hosts concerned.
 from __future__ import annotations
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.nccl import NcclProcess
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
@@ -57,9 +57,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _finding(case: Case, odd: list[str], rest: list[str], told: dict[str, list[NcclProcess]]) -> Finding:
     process, other = told[odd[0]][0], told[rest[0]][0]
     seen = observed(case)
-    missing = any(p.no_ib_device for host in odd for p in told[host])
     name = _switched_off(odd, rest, told)
-    alternatives = (Alternative("wrong-environment", 0.1, "RDMA may be switched off there by a variable"),)
+    alternatives = (Alternative("wrong-environment", "RDMA may be switched off there by a variable"),)
     where = ", ".join(odd[:4])
     because = f": {name} is set there alone" if name else ""
     fix = (
@@ -71,11 +70,11 @@ def _finding(case: Case, odd: list[str], rest: list[str], told: dict[str, list[N
         cause="wrong-environment" if name else CAUSE,
         category=seen if seen in ("hang", "crash") else "slow",
         severity="error" if seen in ("hang", "crash") else "warning",
-        confidence=0.82 if missing else 0.78 if name else 0.66,
+        grade=Grade.SUPPORTS,
         subject=Subject(hosts=tuple(odd)),
         message=f"NCCL uses sockets on {where}, and {other.network} on the other {len(rest)} hosts{because}.",
         evidence=(_ref(process), _ref(other)),
-        alternatives=(Alternative(CAUSE, 0.1, "it may have no RDMA devices either"),) if name else alternatives,
+        alternatives=(Alternative(CAUSE, "it may have no RDMA devices either"),) if name else alternatives,
         next=(
             NextStep("ibv_devinfo; ls /dev/infiniband", "shows whether that host has RDMA devices", (CAUSE,), "none"),
         ),

@@ -22,7 +22,7 @@ Cards that cut segments themselves show larger ones in a sender's capture than o
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Endpoint, Finding, Grade, Link, NextStep, NotEvaluated, Subject
 from whichrank.records.network import TcpFlow, Way
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -38,7 +38,7 @@ _CLAIM = Claim(
     CAUSE,
     category="hang",
     fix=fix(CAUSE),
-    alternatives=(("packet-loss", 0.2, "heavy loss repeats large segments as well"),),
+    alternatives=(("packet-loss", "heavy loss repeats large segments as well"),),
     next=(
         NextStep(
             "ping -M do -s 8972 PEER; ping -M do -s 1472 PEER",
@@ -73,7 +73,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             message = f"Active MTUs of {name} differ: {odd} on {', '.join(mtus[odd][:4])}, {max(mtus)} elsewhere."
             subject = Subject(hosts=tuple(mtus[odd]))
             weight = kernel_events.state_weight(case)
-            return [hardware_findings.found(case, _CLAIM, refs, message, 0.5, weight=weight, subject=subject)]
+            return [hardware_findings.found(case, _CLAIM, refs, message, Grade.HINTS, weight=weight, subject=subject)]
     return []
 
 
@@ -93,11 +93,14 @@ def _of_flow(case: Case, flow: TcpFlow, way: Way, ends: tuple[str, str]) -> Find
         " smaller ones do: a hop in between carries less."
     )
     link = Link(Endpoint(ends[0], ""), Endpoint(ends[1], ""))
-    weight = (
-        Weight(1.0, "error")
-        if kernel_events.failed(case) or not kernel_events.has_job(case)
-        else Weight(0.7, "warning")
-    )
+    weight = Weight("error") if kernel_events.failed(case) or not kernel_events.has_job(case) else Weight("warning", 1)
     return hardware_findings.found(
-        case, _CLAIM, [flow.ref], message, 0.65, weight=weight, subject=Subject(links=(link,)), onset_ns=flow.first_ns
+        case,
+        _CLAIM,
+        [flow.ref],
+        message,
+        Grade.SUPPORTS,
+        weight=weight,
+        subject=Subject(links=(link,)),
+        onset_ns=flow.first_ns,
     )

@@ -37,7 +37,7 @@ _CLAIM = Claim(
     CAUSE,
     category="hang",
     fix=fix(CAUSE),
-    alternatives=(("firewall", 0.1, "the path may drop everything by now"),),
+    alternatives=(("firewall", "the path may drop everything by now"),),
     next=(
         NextStep(
             "ping -M do -s 8972 PEER; ping -M do -s 1472 PEER",
@@ -53,7 +53,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.connections.known:
         return paths.NO_SOCKETS
     flows = paths.stuck(case)
-    if paths.reading(case, flows) != "only small passes":
+    grade = paths.only_large(case, flows)
+    if grade is None or paths.reading(case, flows) != "only small passes":
         return []
     scope = paths.scope_of(flows)
     size = max(int(flow.sender.number("mss")) for flow in flows)
@@ -61,14 +62,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         f"Segments of {size} bytes don't get through {network_findings.scope_text(scope)}, smaller ones do: a hop on "
         "the path carries less than the hosts' MTU."
     )
-    sure = paths.only_large(case, flows)
     return [
         hardware_findings.found(
             case,
             _CLAIM,
             network_findings.refs(flows),
             message,
-            sure,
+            grade,
             weight=network_findings.weight(case),
             subject=network_findings.subject(scope),
         )

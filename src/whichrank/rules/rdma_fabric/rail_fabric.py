@@ -43,8 +43,8 @@ _CLAIM = Claim(
     ),
     blames="host",
     alternatives=(
-        ("ib-fabric-partition", 0.2, "the two networks may just lack a route"),
-        ("roce-gid", 0.12, "a wrong GID index may have chosen the address"),
+        ("ib-fabric-partition", "the two networks may just lack a route"),
+        ("roce-gid", "a wrong GID index may have chosen the address"),
     ),
     next=(
         NextStep(
@@ -58,7 +58,6 @@ _CLAIM = Claim(
         ),
     ),
 )
-_UNANSWERED = 0.52
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -69,7 +68,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "rail" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.sure(told), _UNANSWERED if more else 0.0)
+    sure = known_messages.grade(told)
     return [
         building.tell_of(
             case,

@@ -39,13 +39,12 @@ _CLAIM = Claim(
     fix=fix(CAUSE),
     blames="host",
     alternatives=(
-        ("ib-fabric-partition", 0.2, "two networks without a route between them look the same"),
-        ("mtu-mismatch", 0.08, "a path with a smaller MTU refuses too"),
-        ("ib-link-flap", 0.08, "a link that is down does not answer either"),
+        ("ib-fabric-partition", "two networks without a route between them look the same"),
+        ("mtu-mismatch", "a path with a smaller MTU refuses too"),
+        ("ib-link-flap", "a link that is down does not answer either"),
     ),
     next=(NextStep("show_gids", "lists the addresses and their RoCE versions", ("roce-gid",), "none"),),
 )
-_UNANSWERED = 0.5
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -56,7 +55,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     more = unanswered if reading == "gid" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(known_messages.sure(told), _UNANSWERED if more else 0.0)
+    sure = known_messages.grade(told)
     return [
         building.tell_of(
             case, _CLAIM, "The address that {who} uses on the fabric does not fit: {what}.", told or more, sure

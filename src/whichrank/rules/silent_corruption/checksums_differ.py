@@ -23,7 +23,7 @@ What ranks may have different values of (gradients before the reduction, batches
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import measured
@@ -48,14 +48,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         message = f"{who[0].upper()}{who[1:]} differs from the other replicas in {split.name}{when}{before}."
     else:
         message = f"The replicas differ in {split.name}{when}{before}; no majority says which of them is wrong."
-    other = Alternative("gpu-computes-wrong", 0.1, "a GPU that computed one update wrongly leaves the same trace")
+    other = Alternative("gpu-computes-wrong", "a GPU that computed one update wrongly leaves the same trace")
     return [
         Finding(
             code=CODE,
             cause=CAUSE,
             category="corruption",
             severity="error",
-            confidence=(0.85 if split.agreed_before else 0.75) if ranks else 0.5,
+            grade=Grade.PROVES if split.agreed_before else Grade.SUPPORTS if ranks else Grade.HINTS,
+            kind="records",
             subject=Subject(ranks=ranks),
             message=message,
             evidence=split.refs,

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.compare import Comparison
@@ -77,11 +77,11 @@ def _outlier(case: Case, comparison: Comparison, wrong: Wrong) -> Finding | None
     else:
         message += "." if not replays else f"; {len(replays)} later micro-batches gave the same result twice."
     sure = bool(differing) or always is not None
-    confidence = 0.9 if sure else 0.55
-    other = () if sure else (Alternative("data-order", 0.1, "an unusual batch can do the same"),)
+    grade = Grade.PROVES if sure else Grade.HINTS
+    other = () if sure else (Alternative("data-order", "an unusual batch can do the same"),)
     fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
     return guard_findings.found(
-        case, wrong, CODE, CAUSE, message, confidence, fix, severe=sure, gpu=True, alternatives=other,
+        case, wrong, CODE, CAUSE, message, grade, fix, severe=sure, gpu=True, alternatives=other,
         next=(_TEST,),
     )  # fmt: skip
 
@@ -111,7 +111,7 @@ def _replayed(case: Case, wrong: Wrong) -> Finding:
         message = f"{who} gets another result for the micro-batch of step {wrong.step} {where}, each time."
     fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
     # Two devices that differ: nothing says which of them is right, but for what others find.
-    sure = 0.6 if where else 0.9
+    sure = Grade.SUPPORTS if where else Grade.PROVES
     return guard_findings.found(
         case, wrong, CODE, CAUSE, message, sure, fix, severe=not where, gpu=True, next=(_TEST,)
     )  # fmt: skip

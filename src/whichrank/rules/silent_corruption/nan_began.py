@@ -25,7 +25,7 @@ Where gradients are looked at every few steps only (very short steps), the loss 
 
 from __future__ import annotations
 
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.wrong import Wrong
@@ -33,9 +33,7 @@ from whichrank.timeline.guard.wrong import Wrong
 CODE = "SILE302"
 CAUSE = "nan-origin"
 
-_HARDWARE = Alternative(
-    "gpu-computes-wrong", 0.04, "if it stays with the GPU and not with the data, suspect the hardware"
-)
+_HARDWARE = Alternative("gpu-computes-wrong", "if it stays with the GPU and not with the data, suspect the hardware")
 _TEST = NextStep("dcgmi diag -r 4", "on that GPU: tells whether it computes rightly", ("gpu-computes-wrong",), "load")
 
 
@@ -67,7 +65,7 @@ def _finding(case: Case, wrong: Wrong) -> Finding:
         CODE,
         CAUSE,
         message,
-        0.95 if sure else 0.6,
+        Grade.PROVES if sure else Grade.SUPPORTS,
         (guard_findings.go_back(case, wrong), samples if in_batch else path),
         gpu=True,
         alternatives=() if in_batch else (_HARDWARE,),

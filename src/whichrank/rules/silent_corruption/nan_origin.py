@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.run_state import LossNonfinite
 from whichrank.records.log import FINITE
@@ -47,9 +47,7 @@ _CLAIM = Claim(
         "Look at the batch that this rank had at that step, and at divisions, logarithms and overflows on its path.",
         "Go back to a checkpoint before that step: the reduction has carried it to every rank.",
     ),
-    alternatives=(
-        ("gpu-computes-wrong", 0.08, "if it stays with the GPU and not with the data, suspect the hardware"),
-    ),
+    alternatives=(("gpu-computes-wrong", "if it stays with the GPU and not with the data, suspect the hardware"),),
     next=(
         NextStep(
             "log the loss of every rank at every step",
@@ -74,7 +72,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         signs = [statements.statement(case, e) for e in (local, *shown[:2])]
         who, what = building.who(case, (local.rank,), []), building.short(signs[0].text)
         message = f"{who} was the first with a value that is not finite, at step {local.step}: {what}."
-        return [building.found(case, _CLAIM, signs, message, 0.8, (local.rank,))]
+        return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS, (local.rank,))]
     if not told:
         return _norm_alone(case)
     steps = {e.rank: step for e in told if e.rank is not None and (step := e.step) is not None and step >= 0}
@@ -87,10 +85,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if named:
         whose, value = building.whose(case, named), told[0].value
         message = f"The loss of {whose} was the first that turned {value}, at step {first}."
-        return [building.found(case, _CLAIM, signs, message, 0.78, named)]
+        return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS, named)]
     at = f" at step {first}" if first is not None else ""
     why = "all ranks turned together" if len(steps) > 1 else "the losses of other ranks are not at hand"
-    return [building.found(case, _CLAIM, signs, f"The loss is no longer finite{at}; {why}.", 0.6)]
+    return [building.found(case, _CLAIM, signs, f"The loss is no longer finite{at}; {why}.", Grade.SUPPORTS)]
 
 
 def _before_the_loss(case: Case, told: list[LossNonfinite]) -> LossNonfinite | None:
@@ -117,7 +115,7 @@ def _norm_alone(case: Case) -> list[Finding]:
     if not last:
         return []
     message = "The norm of the gradients is NaN at the end of the output; whose gradients turned first is not told."
-    return [building.found(case, _CLAIM, [statements.statement(case, e) for e in last], message, 0.45)]
+    return [building.found(case, _CLAIM, [statements.statement(case, e) for e in last], message, Grade.HINTS)]
 
 
 def _lines_after(case: Case, event: Event) -> int:

@@ -33,7 +33,7 @@ apart between two averagings (post-local SGD) are not compared.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Alternative, Finding, NotEvaluated
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated
 from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.wrong import Wrong
@@ -41,7 +41,6 @@ from whichrank.timeline.guard.wrong import Wrong
 CODE = "SILE301"
 CAUSE = "replica-divergence"
 
-_SURE, _LEARNED = 0.95, 0.8
 _ORDER = ("rate", "setting", "replica", "random", "resume")
 """What explains more first."""
 
@@ -63,15 +62,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, wrong: Wrong, tensors: Wrong | None) -> Finding:
-    confidence = _LEARNED if wrong.learned else _SURE
-    if not wrong.odd:
-        confidence -= 0.1
+    grade = Grade.SUPPORTS if wrong.learned else Grade.PROVES
     fix = (guard_findings.go_back(case, wrong), *_advice(wrong))
     return guard_findings.found(
-        case, wrong, CODE, CAUSE, _message(wrong, tensors), confidence, fix,
+        case, wrong, CODE, CAUSE, _message(wrong, tensors), grade, fix,
         places=[str(wrong.detail["place"])] if wrong.detail.get("place") else [],
         alternatives=() if wrong.kind != "replica" or wrong.step < 0 else (
-            Alternative("gpu-computes-wrong", 0.04, "a GPU that computed one update wrongly leaves the same trace"),
+            Alternative("gpu-computes-wrong", "a GPU that computed one update wrongly leaves the same trace"),
         ),
     )  # fmt: skip
 

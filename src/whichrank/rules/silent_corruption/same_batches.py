@@ -25,7 +25,7 @@ Other ways to share data are known by their batches alone. Samples that are augm
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules import guard_findings
 from whichrank.rules.wording import ranks_text
 from whichrank.timeline.case import Case
@@ -53,7 +53,7 @@ def _sampler(case: Case, wrong: Wrong) -> Finding:
         "Samples of that rank are drawn in another order: some are seen twice in an epoch, others not at all.",
     )
     return guard_findings.found(
-        case, wrong, CODE, CAUSE, message, 0.92, fix, places=[str(wrong.detail.get("place", ""))]
+        case, wrong, CODE, CAUSE, message, Grade.PROVES, fix, places=[str(wrong.detail.get("place", ""))]
     )
 
 
@@ -61,4 +61,4 @@ def _batch(case: Case, wrong: Wrong) -> Finding:
     sides = " and ".join(ranks_text(side) for side in wrong.detail["sides"])
     message = f"{sides[0].upper()}{sides[1:]} were fed the same batches, from step {wrong.step} on."
     fix = ("Give every rank its share of the data: a DistributedSampler, or a seed or shard that depends on the rank.",)
-    return guard_findings.found(case, wrong, CODE, CAUSE, message, 0.85, fix)
+    return guard_findings.found(case, wrong, CODE, CAUSE, message, Grade.PROVES, fix)

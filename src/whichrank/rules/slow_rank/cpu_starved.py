@@ -22,7 +22,7 @@ Throttling of a group does not tell which of its processes suffered.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.host import HostState
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -75,5 +75,5 @@ def _finding(case: Case, host: str | None, looks: list[HostState], share: float,
     message = f"The CPU quota{where} holds the job back in {share:.0%} of all periods."
     subject = Subject(ranks=ranks if len(ranks) < case.world else (), hosts=(host,) if host else ())
     refs = [s.cite("nr_throttled") for s in (looks[0], looks[-1])]
-    sure = 0.7 if twice else 0.45
-    return hardware_findings.found(case, _CLAIM, refs, message, sure, weight=Weight(1.0, "warning"), subject=subject)
+    sure = Grade.SUPPORTS if twice else Grade.HINTS
+    return hardware_findings.found(case, _CLAIM, refs, message, sure, weight=Weight("warning"), subject=subject)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 
@@ -51,14 +51,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             cause=CAUSE,
             category="slow",
             severity="warning",
-            confidence=0.72 if share >= _CLEAR else 0.6,
+            grade=Grade.SUPPORTS,
+            kind="timing",
             subject=Subject(),
             message=(
                 f"{who} {share:.0%} of the step time waiting for data "
                 f"({worst.data_s / worst.count:.3g} of {worst.step_s / worst.count:.3g} s)."
             ),
             evidence=(Ref(worst.source, f"line {worst.line}", worst.quote[:400], worst.rank),),
-            alternatives=(Alternative("storage-stall", 0.15, "the storage behind the data may be slow"),),
+            alternatives=(Alternative("storage-stall", "the storage behind the data may be slow"),),
             fix=fix(CAUSE),
         )
     ]

@@ -29,7 +29,7 @@ import numpy as np
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.profiles.steps import LOADER
 from whichrank.timeline.steps.intervals import median
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CODE = "SLOW302"
 CAUSE = "input-bound"
-LEAST, LATE = 0.10, 0.03
+LEAST, LATE, MUCH = 0.10, 0.03, 0.2
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -62,7 +62,8 @@ def _late(steps: Steps, late: Straggler) -> Finding:
         cause=CAUSE,
         category="slow",
         severity="warning",
-        confidence=round(min(0.92, 0.7 + cost * 1e3 / steps.step_ns), 2),
+        grade=Grade.PROVES if cost * 1e3 >= MUCH * steps.step_ns else Grade.SUPPORTS,
+        kind="timing",
         subject=Subject(ranks=(late.rank,), hosts=(late.host,) if late.host else ()),
         message=(
             f"Rank {late.rank} waits for its data and comes {late.late_us_per_step / 1e3:.1f} ms late in {late.steps} "
@@ -91,7 +92,8 @@ def _everywhere(steps: Steps) -> list[Finding]:
             cause=CAUSE,
             category="slow",
             severity="warning",
-            confidence=round(min(0.9, 0.6 + typical), 2),
+            grade=Grade.PROVES if typical >= MUCH else Grade.SUPPORTS,
+            kind="timing",
             subject=Subject(ranks=tuple(one.rank for one in slow if one.rank is not None)),
             message=f"The typical rank is idle for {typical:.0%} of each step, waiting for its data loader.",
             evidence=evidence,

@@ -27,15 +27,13 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.second_looks import OwnLine
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 
 CODE = "SLOW114"
 CAUSE = "unknown"
-_SURE = 0.74
-"""More than that a rank is late, less than a stack that shows it."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -50,13 +48,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             cause=last.cause,
             category="hang",
             severity="error",
-            confidence=_SURE,
+            grade=Grade.SUPPORTS,
             subject=Subject(ranks=ranks),
             message=f"{wording.culprits_text(case, ranks).capitalize()} {_words(last)}: “{last.ref.quote[:120]}”.",
             evidence=tuple(dict.fromkeys(one.ref for one in case.own_lines if one.cause == last.cause))[:4],
             fix=fix(last.cause),
             alternatives=tuple(
-                Alternative(cause, 0.08, f"it said something of the kind too ({causes()[cause].meaning.rstrip('.')})")
+                Alternative(cause, f"it said something of the kind too ({causes()[cause].meaning.rstrip('.')})")
                 for cause in list(others)[:2]
             ),
             next=(NextStep("whichrank stacks", "the stack of that rank shows what it is in", (last.cause,), "none"),),

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -44,7 +44,7 @@ _CLAIM = Claim(
         "Unset KMP_AFFINITY, GOMP_CPU_AFFINITY and OMP_PROC_BIND.",
         "Or give each rank CPUs of its own: numactl, srun --cpu-bind, OMP_PLACES.",
     ),
-    alternatives=(("wrong-environment", 0.15, "a variable of OpenMP binds them"),),
+    alternatives=(("wrong-environment", "a variable of OpenMP binds them"),),
     next=(NextStep("taskset -cp PID", "shows the CPUs that a process may use", (CAUSE,), "none"),),
 )
 _MANY = 3
@@ -62,4 +62,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if len(processes) < _MANY:
         return []
     message = f"{len(processes)} processes or more are bound to CPU {cpu}, the same for all."
-    return [building.found(case, _CLAIM, list(processes.values()), message, 0.65)]
+    return [building.found(case, _CLAIM, list(processes.values()), message, Grade.SUPPORTS)]

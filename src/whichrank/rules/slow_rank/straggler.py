@@ -24,7 +24,7 @@ aligned (Gloo on several hosts with one operation per step) nothing is said.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.arrivals import Late
@@ -32,6 +32,8 @@ from whichrank.timeline.job_state import deaths
 
 CODE = "SLOW101"
 CAUSE = "straggler"
+_MUCH = 0.25
+"""Of the time; so much is no matter of chance."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -50,7 +52,8 @@ def _finding(case: Case, late: Late) -> Finding:
         cause=CAUSE,
         category="slow",
         severity="info" if _crashed(case) else "warning",
-        confidence=round(min(0.9, 0.6 + late.share), 2),
+        grade=Grade.PROVES if late.share >= _MUCH else Grade.SUPPORTS,
+        kind="timing",
         subject=Subject(ranks=late.ranks, code=wording.place(lineup, late.row, late.ranks[0])),
         message=(
             f"{name} {verb} late over {late.operations} operations: the others wait "
@@ -60,8 +63,8 @@ def _finding(case: Case, late: Late) -> Finding:
         evidence=(wording.proof(lineup, late.row),),
         victims=others,
         alternatives=(
-            Alternative("cpu-starved", 0.05, "its process may lack CPU"),
-            Alternative("gpu-thermal-or-power", 0.05, "its GPU may be throttled"),
+            Alternative("cpu-starved", "its process may lack CPU"),
+            Alternative("gpu-thermal-or-power", "its GPU may be throttled"),
         ),
         next=(
             NextStep(

@@ -23,7 +23,7 @@ import numpy as np
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 
@@ -49,7 +49,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             cause=CAUSE,
             category="slow",
             severity="warning",
-            confidence=0.6,
+            grade=Grade.SUPPORTS,
+            kind="timing",
             subject=Subject(ranks=(slowest,)),
             message=(
                 f"{wording.culprits_text(case, (slowest,)).capitalize()} needs {medians[slowest]:.3g} s per "
@@ -58,8 +59,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             evidence=(refs[slowest], refs[rest[-1]]),
             victims=tuple(sorted(rest)),
             alternatives=(
-                Alternative("input-bound", 0.15, "its data may come slower"),
-                Alternative("cpu-starved", 0.1, "it may lack CPU"),
+                Alternative("input-bound", "its data may come slower"),
+                Alternative("cpu-starved", "it may lack CPU"),
             ),
             fix=fix(CAUSE),
         )

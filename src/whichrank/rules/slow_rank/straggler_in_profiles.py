@@ -31,7 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 
 if TYPE_CHECKING:
     from whichrank.model.step_report import Straggler
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CODE = "SLOW301"
 CAUSE = "straggler"
-LEAST = 0.05
+LEAST, MUCH = 0.05, 0.1
 FIXES = {
     "compute": "Compare that rank's GPU clocks, temperature and amount of work with a neighbour's.",
     "checkpoint": "Write checkpoints asynchronously, or on all ranks at once.",
@@ -70,7 +70,8 @@ def _finding(steps: Steps, late: Straggler) -> Finding:
         cause=CAUSE,
         category="slow",
         severity="warning",
-        confidence=round(min(0.92, 0.6 + share + 0.2 * late.steps / max(1, late.of_steps)), 2),
+        grade=Grade.PROVES if share >= MUCH and 2 * late.steps > late.of_steps else Grade.SUPPORTS,
+        kind="timing",
         subject=Subject(ranks=(late.rank,), hosts=(late.host,) if late.host else ()),
         message=(
             f"Rank {late.rank} comes {late.late_us_per_step / 1e3:.1f} ms late in {late.steps} of {late.of_steps} "
@@ -78,6 +79,6 @@ def _finding(steps: Steps, late: Straggler) -> Finding:
         ),
         evidence=(Ref(one.source, f"{late.of_steps} steps", late.doing, late.rank, late.host),),
         victims=others,
-        alternatives=(Alternative("cpu-starved", 0.05, "its process may lack CPU"),),
+        alternatives=(Alternative("cpu-starved", "its process may lack CPU"),),
         fix=(FIXES.get(late.reason, FIXES["host"]),),
     )

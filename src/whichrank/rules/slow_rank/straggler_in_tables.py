@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import measured
@@ -59,8 +59,7 @@ def _finding(case: Case, best: Outlier, agreeing: Sequence[Outlier]) -> Finding:
     whole = on and len(ranks) != 1
     who = f"host {on[0]}" if whole else wording.culprits_text(case, ranks)
     kinds = {outlier.quantity for outlier in agreeing}
-    sure = {"data": 0.75, "work": 0.75, "step": 0.6, "rate": 0.6, "wait": 0.55}[best.quantity]
-    sure += 0.08 if "wait" in kinds and len(kinds) > 1 else 0.0
+    plain = best.quantity in ("data", "work") or (best.quantity != "wait" and best.times > 2)
     cause = "input-bound" if best.quantity == "data" else CAUSE
     waits = " and waits least for the others" if "wait" in kinds and best.quantity != "wait" else ""
     return Finding(
@@ -68,7 +67,8 @@ def _finding(case: Case, best: Outlier, agreeing: Sequence[Outlier]) -> Finding:
         cause=cause,
         category="slow",
         severity="warning",
-        confidence=round(sure if best.times > 2 else sure - 0.1, 2),
+        grade=Grade.SUPPORTS if plain else Grade.HINTS,
+        kind="timing",
         subject=Subject(ranks=ranks, hosts=on if whole else ()),
         message=f"{who[0].upper()}{who[1:]} stands out in {best.name}: {best.theirs:g} against {best.typical:g} of "
         f"the others{waits}.",

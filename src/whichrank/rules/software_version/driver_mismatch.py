@@ -22,7 +22,7 @@ Update the driver of that host (and restart it), or use an image built for its C
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -60,4 +60,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message = (
         f"{building.who(case, ranks, signs)} has a CUDA driver that does not fit: {building.short(signs[0].ref.quote)}."
     )
-    return [building.found(case, _CLAIM, signs, message, 0.9 if plain else statements.surest(more), ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.PROVES if plain else statements.surest(more), ranks)]

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError
 from whichrank.records.events.processes import CudaError, NativeCrash
@@ -47,9 +47,7 @@ _CLAIM = Claim(
         "Update the library; NCCL_P2P_DISABLE=1 and NCCL_CUMEM_ENABLE=0 may go around it.",
     ),
 )
-_CRASHED = (("rank-native-crash", 0.3, "the program may crash without it too"),)
-_LOADED = 0.7
-"""Libraries that say so themselves, not just settings that name one."""
+_CRASHED = (("rank-native-crash", "the program may crash without it too"),)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -58,11 +56,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = known_messages.of_cause(case, CAUSE)
     if not told or known_messages.has_run(case) or not _in_trouble(case):
         return []
-    loaded = any(s.signature.weight >= _LOADED for s in told)
+    loaded = any(s.signature.grade >= Grade.SUPPORTS for s in told)
     announced = any(s.id == "interposer-vgpu" and s.group("library") for s in told)
     crashed = announced and bool(case.events(NativeCrash))
     claim = replace(_CLAIM, category="crash", alternatives=_CRASHED) if crashed else _CLAIM
-    sure = 0.62 if loaded else 0.42
+    sure = Grade.SUPPORTS if loaded else Grade.HINTS
     return [
         building.tell_of(case, claim, "A library that intercepts calls is loaded into the job: {what}.", told, sure)
     ]

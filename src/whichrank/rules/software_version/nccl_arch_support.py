@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -58,7 +58,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if any(s.signature.role == "root" for s in told) and not known_messages.has_run(case):
         return [
             building.tell_of(
-                case, _CLAIM, "The build has no code for this GPU: {what}.", told, known_messages.sure(told)
+                case, _CLAIM, "The build has no code for this GPU: {what}.", told, known_messages.grade(told)
             )
         ]
     for s in known_messages.seen(case, "nccl-min-comp-cap"):
@@ -66,7 +66,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         if built:
             gpus = f"GPUs of compute capability {s.group('capability')}"
             message = f"NCCL was built with CUDA {built} and has no code for {gpus}."
-            return [building.found(case, _CLAIM, [s.sign], message, 0.8)]
+            return [building.found(case, _CLAIM, [s.sign], message, Grade.SUPPORTS)]
     return []
 
 

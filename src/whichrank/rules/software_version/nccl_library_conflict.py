@@ -25,7 +25,7 @@ An extension that was built for another torch fails with symbols of torch, not o
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -41,7 +41,7 @@ _CLAIM = Claim(
         "Keep one package of NCCL, of torch's own CUDA: uninstall the others and reinstall the right one.",
         "Clear LD_LIBRARY_PATH and LD_PRELOAD of other libnccl.",
     ),
-    alternatives=(("nccl-version-mismatch", 0.06, "the hosts may have different libraries"),),
+    alternatives=(("nccl-version-mismatch", "the hosts may have different libraries"),),
     next=(
         NextStep(
             "pip list | grep nccl; ldd libtorch_cuda.so | grep nccl",
@@ -66,6 +66,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message += f": {names} are both installed." if two else f": {building.short(told[0].sign.text)}."
     return [
         building.found(
-            case, _CLAIM, [*(s.sign for s in told), *two], message, 0.92 if two else known_messages.sure(told)
+            case, _CLAIM, [*(s.sign for s in told), *two], message, Grade.PROVES if two else known_messages.grade(told)
         )
     ]

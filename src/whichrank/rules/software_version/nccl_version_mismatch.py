@@ -26,7 +26,7 @@ from collections import Counter
 from dataclasses import replace
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.run_state import NCCL_PACKAGE, Environment
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -80,7 +80,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     at_start = kernel_events.failed(case) and not any(len(p) > 1 for p in case.progress)
     detail = names if len(counts) > 1 else building.short(told[0].text)
     finding = building.found(
-        case, _CLAIM, signs, f"The ranks run different NCCL versions: {detail}.", 0.92 if told or at_start else 0.7
+        case,
+        _CLAIM,
+        signs,
+        f"The ranks run different NCCL versions: {detail}.",
+        Grade.PROVES if told or at_start else Grade.SUPPORTS,
     )
     # Who notices prints it, and that may be either side: the odd version is what tells.
     ranks = tuple(sorted({rank for host in hosts for rank in case.people.ranks_on(host)}))
@@ -100,7 +104,9 @@ def _installed(case: Case) -> list[Finding]:
     odd = {h: pair for h, pair in packages.items() if pair[0] != counts[0][0]} if counts[0][1] > counts[1][1] else {}
     signs = [Statement(ref.quote, ref, host=host) for host, (_, ref) in (odd or packages).items()]
     names = " and ".join(version for version, _ in counts[:3])
-    finding = building.found(case, _CLAIM, signs, f"The hosts install different NCCL versions: {names}.", 0.75)
+    finding = building.found(
+        case, _CLAIM, signs, f"The hosts install different NCCL versions: {names}.", Grade.SUPPORTS
+    )
     ranks = tuple(sorted(rank for host in odd for rank in case.people.ranks_on(host)))
     return [replace(finding, subject=replace(finding.subject, hosts=tuple(sorted(odd)), ranks=ranks))]
 

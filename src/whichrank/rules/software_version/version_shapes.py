@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -65,7 +65,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             if ranges[one][1] < ranges[other][0] or ranges[other][1] < ranges[one][0]:
                 signs = [*proof[one], *proof[other]]
                 message = f"{one} and {other} print lines that no version of NCCL has both: their libraries differ."
-                return [building.found(case, _CLAIM, signs, message, 0.8)]
+                return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS)]
     return []
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from whichrank.facts.taxonomy import causes
+from whichrank.model.grades import SUPPORTED
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.resume import escalation
 from whichrank.run.resume.checkpoints import Found
@@ -91,7 +92,7 @@ class Attempt:
     @property
     def explained_by(self) -> str:
         """The cause, unless it is a guess, or lacks the line that explains it: then more evidence is worth its cost."""
-        known = self.confidence >= escalation.EXPLAINED and (self.place or self.cause not in escalation.NEED_A_LINE)
+        known = self.confidence >= SUPPORTED and (self.place or self.cause not in escalation.NEED_A_LINE)
         return self.cause if known else "unknown"
 
     def judged(self, diagnosis: Diagnosis) -> None:

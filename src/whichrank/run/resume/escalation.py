@@ -13,8 +13,6 @@ from whichrank.worker.exits import VARIABLE as EXITS
 
 UNEXPLAINED = ("", "unknown")
 """Causes of attempts that nobody could explain."""
-EXPLAINED = 0.6
-"""How sure a verdict must be to explain a failure."""
 NEED_A_LINE = ("rank-exception",)
 """Causes that say who ended, and only with a line of the code why."""
 

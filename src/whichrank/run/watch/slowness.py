@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import CodePlace, Finding, Subject
+from whichrank.model.findings import CodePlace, Finding, Grade, Subject
 from whichrank.model.verdict import Diagnosis, JobInfo, RankInfo, Verdict
 from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.stragglers import Straggler
 
 CODE, CAUSE = "RUN101", "straggler"
-SURE = 0.85
 _FIX = (
     "Look at what this rank does between two collectives and the others do not: its data, its extra work, its GPU.",
     "whichrank stacks, or py-spy record on its process, shows where its time goes.",
@@ -26,8 +25,10 @@ def verdict_on(found: Straggler, ranks: Sequence[Member]) -> Diagnosis:
     said = f"{found}."
     message = said[0].upper() + said[1:]
     ref = Ref("run.json", f"stragglers, rank {found.rank}", str(found), found.rank, None)
-    finding = Finding(CODE, CAUSE, "slow", "warning", SURE, culprits, message, (ref,), _FIX, others)
-    verdict = Verdict("slow", CAUSE, culprits, others, SURE, message, _FIX)
+    finding = Finding(
+        CODE, CAUSE, "slow", "warning", Grade.PROVES, culprits, message, (ref,), _FIX, others, kind="timing"
+    )
+    verdict = Verdict("slow", CAUSE, culprits, others, finding.confidence, message, _FIX)
     world = max((member.words.world for member in ranks), default=0)
     infos = tuple(RankInfo(member.rank, pid=member.words.pid) for member in ranks)
     return Diagnosis(verdict, (finding,), job=JobInfo(world_size=world or None), ranks=infos)

@@ -22,8 +22,6 @@ from whichrank.timeline.identity.who import short_name
 _OLD_NS = 6 * 3600 * 10**9
 """Where nothing tells when the job ran, an event this much older than the end of its log is of another day's work."""
 _TOGETHER_NS = 10 * 10**9
-_SECOND_HAND = 0.7
-"""What an Xid counts that is not in the log itself but named by one that follows from it."""
 _FAILURES: tuple[type[Event], ...] = (
     WatchdogTimeout, WatchdogTerminated, WatchdogStuck, NcclError, CudaError, NativeCrash, PeerClosed, GlooTimeout,
     ElasticFailure, MonitoredBarrierFailed, DesyncReport, Traceback, StoreError, DataloaderWorkerDied, HostOutOfMemory,
@@ -52,8 +50,9 @@ _TRAINERS = (
 class Weight:
     """What a statement is worth in this case."""
 
-    factor: float
     severity: Severity
+    less: int = 0
+    """How many grades weaker it is than by itself."""
 
 
 def has_job(case: Case) -> bool:
@@ -77,22 +76,24 @@ def failing_since_ns(case: Case) -> int | None:
 
 
 def weigh(case: Case, event: KernelEvent) -> Weight:
-    """How much an event of the kernel may accuse: an old one, or one of a job that ran well, nobody."""
+    """How much an event of the kernel may accuse: an old one, or one of a job that ran well, nobody.
+
+    An Xid that is not in the log itself but named by one that follows from it counts less."""
     whole = _weigh(case, event)
-    return replace(whole, factor=round(whole.factor * _SECOND_HAND, 2)) if _is_second_hand(event) else whole
+    return replace(whole, less=whole.less + 1) if _is_second_hand(event) else whole
 
 
 def _weigh(case: Case, event: KernelEvent) -> Weight:
     when = case.hardware.when(event)
     if when in ("before", "after"):
-        return Weight(0.3, "info")
+        return Weight("info", 2)
     if has_job(case) and not failed(case):
-        return Weight(0.6, "warning") if when == "during" and _grave(case, event) else Weight(0.4, "info")
+        return Weight("warning", 1) if when == "during" and _grave(case, event) else Weight("info", 2)
     if when == "during":
-        return Weight(1.0, "error")
+        return Weight("error")
     if event.age_ns is not None and event.age_ns > _OLD_NS:
-        return Weight(0.4, "info") if has_job(case) else Weight(0.6, "warning")
-    return Weight(0.92, "error")
+        return Weight("info", 2) if has_job(case) else Weight("warning", 1)
+    return Weight("error")
 
 
 def _grave(case: Case, event: KernelEvent) -> bool:
@@ -105,8 +106,8 @@ def _grave(case: Case, event: KernelEvent) -> bool:
 def state_weight(case: Case) -> Weight:
     """The same for a state that was looked at once: it harms only a job that failed."""
     if has_job(case):
-        return Weight(1.0, "error") if failed(case) else Weight(0.5, "info")
-    return Weight(0.8, "warning")
+        return Weight("error") if failed(case) else Weight("info", 1)
+    return Weight("warning")
 
 
 def is_trainer(process: str) -> bool:
@@ -251,10 +252,13 @@ def first_events(events: Sequence[KernelEvent]) -> list[KernelEvent]:
 def counting(case: Case, events: Sequence[KernelEvent]) -> tuple[list[KernelEvent], Weight]:
     """The events that weigh most, in order, with their weight: an old Xid does not hide a new one."""
     weighed = [(weigh(case, event), event) for event in events]
-    best = max((weight.factor for weight, _ in weighed), default=0.0)
-    chosen = [event for weight, event in weighed if weight.factor == best]
-    weight = next((weight for weight, _ in weighed if weight.factor == best), Weight(0.0, "info"))
-    return chosen, weight
+    best = min((_standing(case, *pair) for pair in weighed), default=None)
+    chosen = [pair for pair in weighed if _standing(case, *pair) == best]
+    return [event for _, event in chosen], chosen[0][0] if chosen else Weight("info", 2)
+
+
+def _standing(case: Case, weight: Weight, event: KernelEvent) -> tuple[int, bool, bool]:
+    return weight.less, weight.severity == "info", case.hardware.when(event) != "during"
 
 
 def onset(events: Iterable[KernelEvent]) -> int | None:

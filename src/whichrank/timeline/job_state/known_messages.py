@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whichrank.facts.messages import Role, Signature, signatures
+from whichrank.model.grades import Grade
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError, PeerClosed
 from whichrank.records.events.messages import KnownMessage
@@ -18,12 +19,6 @@ from whichrank.timeline.job_state.statements import Statement
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
-
-SUREST = 0.93
-
-_MORE = 0.04
-
-"""What every further kind of message for the same cause adds."""
 
 _PORT = re.compile(r"(?:<\d{1,5}>|:\d{1,5}$).*")
 
@@ -70,10 +65,9 @@ def activities() -> tuple[str, ...]:
     return tuple(s.id for s in signatures().values() if s.role == "activity")
 
 
-def sure(speaking: Iterable[Seen]) -> float:
-    """The surest message, and a little for every other kind of message that says the same."""
-    weights = {s.id: s.signature.weight for s in speaking}
-    return min(SUREST, max(weights.values(), default=0.0) + _MORE * (len(weights) - 1))
+def grade(speaking: Iterable[Seen]) -> Grade:
+    """That of the strongest message."""
+    return max((s.signature.grade for s in speaking), default=Grade.HINTS)
 
 
 def address(peer: str) -> str:

@@ -14,6 +14,7 @@ from whichrank.facts.messages import REPORT, signatures
 from whichrank.facts.taxonomy import causes
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
+from whichrank.model.grades import Grade, Kind
 from whichrank.records.dump import Frame
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import MonitoredBarrierFailed
@@ -78,8 +79,9 @@ class Statement:
     host: str | None = None
     code: CodePlace | None = None
     event: Event | None = None
-    weight: float = 0.0
-    """How sure a known message is of its cause."""
+    grade: Grade | None = None
+    """What a known message does for its cause."""
+    kind: Kind = "messages"
 
 
 class Index:
@@ -160,17 +162,18 @@ def known(case: Case, cause: str) -> list[Statement]:
     """Messages of the knowledge base that tell this cause and after which training did not simply go on."""
     table = signatures()
     return [
-        of_message(s, table[s.signature].weight)
+        of_message(s, table[s.signature].grade)
         for s in case.index.roots
         if table[s.signature].cause == cause and not dismissed(case, s)
     ]
 
 
-def of_message(s: KnownMessage, weight: float = 0.0) -> Statement:
+def of_message(s: KnownMessage, grade: Grade | None = None) -> Statement:
     rank = told_rank(s)
     same = (s.ref.rank, s.ref.host) == (rank, s.host)  # mostly, and replacing costs as much as all else
     ref = s.ref if same else replace(s.ref, rank=rank, host=s.host)
-    return Statement(s.words, ref, rank, s.local_rank, s.time_ns, s.about_ns, s.host, weight=weight)
+    kind: Kind = "reports" if signatures()[s.signature].library == REPORT else "messages"
+    return Statement(s.words, ref, rank, s.local_rank, s.time_ns, s.about_ns, s.host, grade=grade, kind=kind)
 
 
 def beside(signs: Sequence[Statement], more: Sequence[Statement]) -> list[Statement]:
@@ -185,9 +188,9 @@ def told_rank(event: Event) -> int | None:
     return int(named) if named else event.rank
 
 
-def surest(signs: Sequence[Statement]) -> float:
-    """How sure the surest of these known messages is."""
-    return max((s.weight for s in signs), default=0.0)
+def surest(signs: Sequence[Statement]) -> Grade:
+    """What the strongest of these known messages does for its cause."""
+    return max((s.grade for s in signs if s.grade is not None), default=Grade.HINTS)
 
 
 def said_by_nccl(case: Case, *phrases: str) -> list[Statement]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whichrank.model.findings import NotEvaluated
+from whichrank.model.grades import Grade
 from whichrank.records.network import PortState
 from whichrank.timeline.case import Case
 from whichrank.timeline.network.connections import Flow, Place
@@ -87,18 +88,17 @@ def blocked(flows: Iterable[Flow]) -> set[tuple[Place, Place]]:
     return found
 
 
-def only_large(case: Case, flows: Sequence[Flow]) -> float:
-    """How sure it is that small segments pass where these large ones don't; 0 where nothing says so."""
+def only_large(case: Case, flows: Sequence[Flow]) -> Grade | None:
+    """Whether small segments pass where these large ones don't; None where nothing says so."""
     if any(flow.sender.send_queue < SMALL for flow in flows):
-        return 0.0
+        return None
     if any(flow.sender.number("sacked") and flow.sender.number("lost") for flow in flows):
-        return 0.85
+        return Grade.PROVES
     never = [flow for flow in flows if 0 < flow.sender.number("bytes_acked") < flow.sender.number("mss")]
     if len(never) < len(flows):
-        return 0.0
-    if any(_passes(case, flow) for flow in flows):
-        return 0.8
-    return 0.65 if all(flow.sender.number("pmtu") > 1500 for flow in flows) else 0.0
+        return None
+    passes = any(_passes(case, flow) for flow in flows)
+    return Grade.SUPPORTS if passes or all(flow.sender.number("pmtu") > 1500 for flow in flows) else None
 
 
 def _passes(case: Case, stuck_flow: Flow) -> bool:

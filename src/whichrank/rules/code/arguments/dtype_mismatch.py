@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules.code_findings import on_disagreements
 
 CODE = "LINT118"
@@ -29,7 +29,7 @@ CAUSE = "dtype-mismatch"
 
 
 def judge(case: Any) -> list[Finding] | NotEvaluated:
-    return on_disagreements(case, (CODE, CAUSE), "dtype", 0.8, FIX)
+    return on_disagreements(case, (CODE, CAUSE), "dtype", Grade.SUPPORTS, FIX)
 
 
 FIX = "Cast on all ranks, or on none; make buffers with torch.empty_like(x)."

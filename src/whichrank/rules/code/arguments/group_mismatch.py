@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules.code_findings import NO_PROGRAM, is_program, told
 
 CODE = "LINT123"
@@ -34,7 +34,7 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
         if apart.about == "group":
             refs = (apart.operation.ref, *(reason.ref for reason in apart.reasons))
             message = f"Ranks disagree in {apart.operation.name}: {apart.said}."
-            found.append(told(CODE, CAUSE, "hang", "error", 0.85, message, refs, (FIX,)))
+            found.append(told(CODE, CAUSE, "hang", "error", Grade.PROVES, message, refs, (FIX,)))
     return found
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules.code_findings import on_disagreements
 
 CODE = "LINT117"
@@ -26,7 +26,7 @@ CAUSE = "reduce-op-mismatch"
 
 
 def judge(case: Any) -> list[Finding] | NotEvaluated:
-    return on_disagreements(case, (CODE, CAUSE), "op", 0.85, FIX)
+    return on_disagreements(case, (CODE, CAUSE), "op", Grade.PROVES, FIX)
 
 
 FIX = "Use the same reduction on every rank."

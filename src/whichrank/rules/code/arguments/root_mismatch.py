@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules.code_findings import on_disagreements
 
 CODE = "LINT116"
@@ -30,7 +30,7 @@ CAUSE = "root-mismatch"
 
 
 def judge(case: Any) -> list[Finding] | NotEvaluated:
-    return on_disagreements(case, (CODE, CAUSE), "root", 0.9, FIX)
+    return on_disagreements(case, (CODE, CAUSE), "root", Grade.PROVES, FIX)
 
 
 FIX = (

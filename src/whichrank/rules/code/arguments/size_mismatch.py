@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules.code_findings import on_disagreements
 
 CODE = "LINT119"
@@ -29,7 +29,7 @@ CAUSE = "size-mismatch"
 
 
 def judge(case: Any) -> list[Finding] | NotEvaluated:
-    return on_disagreements(case, (CODE, CAUSE), "size", 0.8, FIX)
+    return on_disagreements(case, (CODE, CAUSE), "size", Grade.SUPPORTS, FIX)
 
 
 FIX = "Pad to a common size (all-reduce the maximum first), or use all_gather_object."

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules.code_findings import NO_PROGRAM, is_program, told
 
 CODE = "LINT114"
@@ -36,7 +36,7 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
         if pairing.shape == "cycle":
             refs = (pairing.operation.ref, *(operation.ref for operation in pairing.others))
             message = f"These operations wait for each other: {pairing.said} (played with 4 ranks)."
-            found.append(told(CODE, CAUSE, "hang", "error", 0.9, message, refs, FIX))
+            found.append(told(CODE, CAUSE, "hang", "error", Grade.PROVES, message, refs, FIX))
     return found
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules.code_findings import NO_PROGRAM, is_program, told
 
 CODE = "LINT115"
@@ -33,5 +33,5 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
         if pairing.shape == "unmatched":
             message = f"No partner: {pairing.said} (played with 4 ranks)."
             fix = ("Post the matching half on the peer, with the same tag and group.",)
-            found.append(told(CODE, CAUSE, "hang", "error", 0.85, message, (pairing.operation.ref,), fix))
+            found.append(told(CODE, CAUSE, "hang", "error", Grade.PROVES, message, (pairing.operation.ref,), fix))
     return found

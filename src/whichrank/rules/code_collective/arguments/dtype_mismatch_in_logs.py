@@ -21,7 +21,7 @@ Two ranks that differ have no majority: then nobody is named.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -47,7 +47,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             _CLAIM,
             m.signs,
             f"Ranks bring different data types to {m.op} #{m.seq}: {reported_mismatches.told(case, m)}.",
-            0.88,
+            Grade.PROVES,
             m.ranks,
         )
         for m in reported_mismatches.mismatches(case)

@@ -21,7 +21,7 @@ Only what hangs shows: NCCL goes on with wrong numbers, and a root that was give
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
+from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -60,7 +60,8 @@ def _finding(case: Case, meeting: Meeting, told: dict[int, InOperation], roots: 
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.85,
+        grade=Grade.PROVES,
+        kind="stacks",
         subject=Subject(
             ranks=odd, code=tuple(CodePlace(p.file, p.line, p.function, odd[0]) for p in places if p is not None)[:1]
         ),

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.communication import GlooMismatch
 from whichrank.records.events.processes import DdpError
 from whichrank.rules import building, wording
@@ -54,16 +54,16 @@ _CLAIM = Claim(
         "If these are gradient buckets, some rank skipped part of the model: let every rank run every branch.",
     ),
     alternatives=(
-        ("conditional-collective", 0.3, "a rank that skipped a branch brings another tensor to the same place"),
-        ("unused-parameters", 0.1, "a rank that skipped a part of the model is one gradient bucket ahead"),
-        ("collective-order", 0.08, "the calls may be different operations of the program"),
+        ("conditional-collective", "a rank that skipped a branch brings another tensor to the same place"),
+        ("unused-parameters", "a rank that skipped a part of the model is one gradient bucket ahead"),
+        ("collective-order", "the calls may be different operations of the program"),
     ),
 )
 _EITHER = replace(
     _CLAIM,
     alternatives=(
-        ("collective-order", 0.2, "they may call different operations"),
-        ("conditional-collective", 0.2, "one rank may have skipped or added a call"),
+        ("collective-order", "they may call different operations"),
+        ("conditional-collective", "one rank may have skipped or added a call"),
     ),
 )
 _ELSEWHERE = Claim(
@@ -74,15 +74,13 @@ _ELSEWHERE = Claim(
         "If all ranks do, test the links between the GPUs: NCCL_P2P_DISABLE=1, and nccl-tests with checks (-c 1).",
     ),
     alternatives=(
-        ("collective-desync", 0.2, "a rank may be one call behind or ahead"),
-        ("p2p-silent-corruption", 0.1, "what was gathered may not have arrived"),
-        ("size-mismatch", 0.1, "the models may differ"),
+        ("collective-desync", "a rank may be one call behind or ahead"),
+        ("p2p-silent-corruption", "what was gathered may not have arrived"),
+        ("size-mismatch", "the models may differ"),
     ),
 )
 _MOST_PARAMETERS = 1_000_000
 """Tensors of a model: the largest have some hundred thousand."""
-_UNSURE = 0.5
-"""A message that says no more than that ranks differ."""
 _TRUNCATED = ("message truncated : receiving", "collective mismatch error")
 
 
@@ -97,7 +95,7 @@ def _finding(case: Case, mismatch: reported_mismatches.Mismatch) -> Finding:
     message = (
         f"Ranks bring different sizes to {mismatch.op} #{mismatch.seq}: {reported_mismatches.told(case, mismatch)}."
     )
-    sure = 0.35 if reported_mismatches.are_buckets(mismatch) else 0.8
+    sure = Grade.HINTS if reported_mismatches.are_buckets(mismatch) else Grade.SUPPORTS
     return building.found(case, building.hanging(_CLAIM, mismatch.hangs), mismatch.signs, message, sure, mismatch.ranks)
 
 
@@ -116,14 +114,14 @@ def _models(case: Case) -> list[Finding]:
         numbers = " and ".join(map(str, _counts(wild[0])))
         why = "one rank was in another collective, or its data did not arrive"
         message = f"DDP gathered {numbers} as numbers of parameters: {why}."
-        return [building.found(case, _ELSEWHERE, wild, message, 0.5)]
+        return [building.found(case, _ELSEWHERE, wild, message, Grade.HINTS)]
     differing = {s.event.group_rank for s in told if s.event and s.event.group_rank is not None}
     world = reported_mismatches.is_world(case, [s.event for s in told if s.event])
     most = len(differing) > 1 and len(differing) >= case.world - 1 > 0
     ranks = (0,) if most else tuple(sorted(differing)) if world else statements.ranks_of(told)
     what = "its parameters have other sizes" if told else "it has another number of parameters"
     message = f"{building.who(case, ranks, told)} built another model than the others: {what}."
-    return [building.found(case, _CLAIM, [*told, *counts], message, 0.85 if told else 0.8, ranks)]
+    return [building.found(case, _CLAIM, [*told, *counts], message, Grade.PROVES if told else Grade.SUPPORTS, ranks)]
 
 
 def _is_plausible(counts: tuple[int, ...]) -> bool:
@@ -141,14 +139,14 @@ def _plain(case: Case) -> list[Finding]:
     event = signs[0].event
     got, expected = (event.got, event.expected) if isinstance(event, GlooMismatch) else (None, None)
     sizes = f": {got} bytes came where {expected} were expected" if got is not None else ""
-    sure = 0.7 if plain else statements.surest(more)
+    sure = Grade.SUPPORTS if plain else statements.surest(more)
     meeting = _all_but_one(case)
     if meeting is not None and case.lineup is not None:
         (rank,) = meeting.unseen
         others, row = wording.ranks_text(meeting.joined), next(iter(meeting.joined.values()))
         message = f"Rank {rank} brought another size than {others} to {wording.step(case.lineup, row)}{sizes}."
         return [building.found(case, _CLAIM, signs, message, sure, (rank,))]
-    if sure <= _UNSURE:
+    if sure is Grade.HINTS:  # a message that says no more than that ranks differ
         claim = building.hanging(_EITHER, any("hanging" in s.text for s in signs))
         message = "Ranks bring different sizes to one collective, or are not in the same one; nothing says which ranks."
         return [building.found(case, claim, signs, message, sure)]

@@ -25,7 +25,7 @@ NCCL compares nothing: it pairs whatever comes, so some of the operations may ev
 
 from __future__ import annotations
 
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import Trouble
@@ -52,13 +52,13 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         if trouble.ranks and not trouble.tie
         else "no side is in the majority"
     )
-    confidence = round(trouble.sure * 0.85, 2)
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="hang" if trouble.hangs else "corruption",
         severity="error",
-        confidence=confidence,
+        grade=trouble.graded(Grade.SUPPORTS),
+        kind="records",
         subject=Subject(
             ranks=trouble.ranks,
             code=(
@@ -71,11 +71,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         victims=trouble.victims if trouble.hangs else (),
         onset_ns=wording.onset(case, trouble),
         alternatives=(
-            Alternative(
-                "conditional-collective",
-                round(min(0.15, 1 - confidence), 2),
-                "one of the two operations may be missing rather than late",
-            ),
+            Alternative("conditional-collective", "one of the two operations may be missing rather than late"),
         ),
         fix=(
             (

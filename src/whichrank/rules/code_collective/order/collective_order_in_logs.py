@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.collectives import FingerprintMismatch
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -41,8 +41,8 @@ _CLAIM = Claim(
     CAUSE,
     fix=fix(CAUSE),
     alternatives=(
-        ("conditional-collective", 0.3, "one rank may have skipped or added a call"),
-        ("collective-desync", 0.1, "the check does not say how they came apart"),
+        ("conditional-collective", "one rank may have skipped or added a call"),
+        ("collective-desync", "the check does not say how they came apart"),
     ),
 )
 
@@ -50,8 +50,8 @@ _CLAIM = Claim(
 _ONE_SIDE = replace(
     _CLAIM,
     alternatives=(
-        ("conditional-collective", 0.2, "one rank may have skipped or added a call"),
-        ("size-mismatch", 0.2, "they may bring different sizes to the same call"),
+        ("conditional-collective", "one rank may have skipped or added a call"),
+        ("size-mismatch", "they may bring different sizes to the same call"),
     ),
 )
 
@@ -62,14 +62,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = reported_mismatches.mismatches(case)
     if not told and (signs := statements.of_kind(case, FingerprintMismatch)):
         message = "Ranks are in different collectives, or bring different tensors; what the others are in is not told."
-        return [building.found(case, _ONE_SIDE, signs, message, 0.5)]
+        return [building.found(case, _ONE_SIDE, signs, message, Grade.HINTS)]
     return [
         building.found(
             case,
             building.hanging(_CLAIM, m.hangs),
             m.signs,
             f"Ranks are in different operations of one group: {reported_mismatches.told(case, m)}.",
-            0.6,
+            Grade.SUPPORTS,
             m.ranks,
         )
         for m in told

@@ -23,7 +23,7 @@ Orders that differ by what happens at run time are not seen.
 
 from __future__ import annotations
 
-from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
+from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -41,7 +41,7 @@ _CLAIM = Claim(
         "Issue the operations in the same order on all ranks.",
         "Put sends and receives into batch_isend_irecv, or into a group of their own.",
     ),
-    alternatives=(("collective-order", 0.2, "the order of the collectives may be at fault alone"),),
+    alternatives=(("collective-order", "the order of the collectives may be at fault alone"),),
 )
 
 
@@ -57,5 +57,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         f"At {clue.file}:{clue.line} one branch does {', '.join(clue.calls)} and the other "
         f"{', '.join(clue.other_calls)}: each waits for what the other has queued behind."
     )
-    found = building.found(case, _CLAIM, [Statement(clue.ref.quote, clue.ref), *waiting], message, 0.66)
+    found = building.found(case, _CLAIM, [Statement(clue.ref.quote, clue.ref), *waiting], message, Grade.SUPPORTS)
     return [building.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]

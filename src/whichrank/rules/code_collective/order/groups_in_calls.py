@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -64,7 +64,8 @@ def _left_loop(case: Case, gone: Leavers) -> Finding:
         cause=cause,
         category="hang",
         severity="error",
-        confidence=0.72,
+        grade=Grade.SUPPORTS,
+        kind="stacks",
         subject=Subject(ranks=gone.ranks, code=tuple(place for place in where if place)),
         message=f"{wording.culprits_text(case, gone.ranks).capitalize()} left the loop and {waits}{at[0]}; "
         f"{wording.ranks_text(gone.still)} are still in it{at[-1]}.",
@@ -73,7 +74,7 @@ def _left_loop(case: Case, gone: Leavers) -> Finding:
             *_last_entries(case, (*gone.ranks[:2], *gone.still[:2])),
         ),
         victims=gone.still,
-        alternatives=(Alternative(other, 0.2, "why it made fewer rounds the stacks don't say"),),
+        alternatives=(Alternative(other, "why it made fewer rounds the stacks don't say"),),
         fix=fix(cause),
     )
 
@@ -91,7 +92,8 @@ def _finding(case: Case, cycle: GroupCycle) -> Finding:
         cause=cause,
         category="hang",
         severity="error",
-        confidence=0.75 if cycle.all_in_groups else 0.62,
+        grade=Grade.SUPPORTS,
+        kind="stacks",
         subject=Subject(
             ranks=ranks if cycle.all_in_groups else (),
             candidates=() if cycle.all_in_groups else ranks,
@@ -100,7 +102,7 @@ def _finding(case: Case, cycle: GroupCycle) -> Finding:
         message=f"Ranks wait for each other in different groups: {'; '.join(parts)}.",
         evidence=(*wording.sat(case, cycle.ranks[:4]), *_last_entries(case, cycle.ranks[:4])),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks),
-        alternatives=(Alternative(other, 0.2, "a member may have left the call out, or come to it in another order"),),
+        alternatives=(Alternative(other, "a member may have left the call out, or come to it in another order"),),
         fix=fix(cause),
     )
 

@@ -26,7 +26,7 @@ If the missing operation would never have come, the same picture is a skipped co
 
 from __future__ import annotations
 
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import Trouble
@@ -47,14 +47,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     here, there = sits.joined[min(sits.joined)], trouble.meeting.joined[min(trouble.meeting.joined)]
     if trouble.acted is not None:
         here = trouble.acted
-    confidence = round(trouble.sure * 0.85, 2)
     waiting = [r for r in trouble.meeting.joined if r != int(lineup.rank[here])]
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=confidence,
+        grade=trouble.graded(Grade.SUPPORTS),
+        kind="records",
         subject=Subject(
             ranks=trouble.ranks,
             code=(*wording.place(lineup, here, int(lineup.rank[here])), *wording.place(lineup, there)),
@@ -68,11 +68,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         onset_ns=wording.onset(case, trouble),
         certificate=wording.certificate(lineup, trouble),
         alternatives=(
-            Alternative(
-                "conditional-collective",
-                round(min(0.2, 1 - confidence), 2),
-                "the missing operation may have been skipped rather than postponed",
-            ),
+            Alternative("conditional-collective", "the missing operation may have been skipped rather than postponed"),
         ),
         fix=(
             (

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import Trouble
@@ -62,7 +62,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = wording.lineup_of(case)
     due = trouble.due if trouble.due is not None else next(iter(trouble.meeting.joined.values()))
-    confidence = round(trouble.sure * (0.75 if trouble.ranks else 0.6), 2)
     gone = trouble.shape == "lost"
     missing = (
         wording.ranks_text(trouble.ranks or trouble.candidates) if trouble.ranks or trouble.candidates else "the rest"
@@ -72,7 +71,8 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=confidence,
+        grade=trouble.graded(Grade.SUPPORTS),
+        kind="records",
         subject=Subject(
             ranks=trouble.ranks,
             code=wording.place(lineup, due),
@@ -82,7 +82,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims,
         onset_ns=wording.onset(case, trouble),
-        alternatives=_alternatives(trouble, 1 - confidence),
+        alternatives=_alternatives(trouble),
         next=(_LOG, _STACK) if gone else (_STACK, _LOG),
         fix=(f"Find out what {missing} does instead of reaching that line: stack first, then its log.",),
     )
@@ -113,8 +113,8 @@ def _dump_of(case: Case, ranks: Sequence[int]) -> str:
     return "its dump is cut or damaged" if len(ranks) == 1 else "their dumps are cut or damaged"
 
 
-def _alternatives(trouble: Trouble, left: float) -> tuple[Alternative, ...]:
-    """What may lie behind it, sharing the probability that is left."""
+def _alternatives(trouble: Trouble) -> tuple[Alternative, ...]:
+    """What may lie behind it."""
     offers = [("uneven-inputs", "it may have run out of data and left the loop")]
     if trouble.shape == "lost":
         offers.insert(0, ("rank-killed", "its process may be gone"))
@@ -126,4 +126,4 @@ def _alternatives(trouble: Trouble, left: float) -> tuple[Alternative, ...]:
         offers.append(
             ("p2p-deadlock", "a send or recv that Gloo, or a new pair on NCCL, does not record may hold them")
         )
-    return tuple(Alternative(cause, round(min(0.15, left / len(offers)), 2), why) for cause, why in offers)
+    return tuple(Alternative(cause, why) for cause, why in offers)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.signature import has_root
@@ -35,7 +35,6 @@ from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 CODE = "COLL111"
 CAUSE = "collective-stalled"
-_ROOTS_UNKNOWN = 0.5
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -51,12 +50,13 @@ def _by_root(case: Case, trouble: Trouble, finding: Finding) -> Finding:
     if not has_root(called.op) or called.root is not None:
         return finding
     if len(case.people.hosts()) != 1:
-        unseen = Alternative("root-mismatch", 0.2, "the recorder keeps no roots; they may differ between ranks")
+        unseen = Alternative("root-mismatch", "the recorder keeps no roots; they may differ between ranks")
         return replace(finding, alternatives=(unseen, *finding.alternatives))
     return replace(
         finding,
         cause="root-mismatch",
-        confidence=min(_ROOTS_UNKNOWN, finding.confidence),
+        grade=Grade.HINTS,
+        kind="records",
         message=(
             f"All members have joined {wording.step(wording.lineup_of(case), row)}, and it does not finish. "
             "The recorder keeps no roots: ranks that name different roots wait for each other like this."
@@ -65,7 +65,7 @@ def _by_root(case: Case, trouble: Trouble, finding: Finding) -> Finding:
             "Log the root that every rank passes to this call: it must be the same global rank on all members.",
             "Run again with whichrank run --guard=strict: it compares the roots and names the rank.",
         ),
-        alternatives=(Alternative(CAUSE, 0.3, "the network or a GPU may not move the data"), *finding.alternatives),
+        alternatives=(Alternative(CAUSE, "the network or a GPU may not move the data"), *finding.alternatives),
     )
 
 
@@ -83,7 +83,8 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=round(trouble.sure * 0.8, 2),
+        grade=trouble.graded(Grade.SUPPORTS),
+        kind="records",
         subject=Subject(code=wording.place(lineup, row)),
         message=(
             f"All members have joined {wording.step(lineup, row)} with the same arguments and it does not finish{some}."
@@ -92,8 +93,8 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         victims=trouble.victims,
         onset_ns=wording.onset(case, trouble),
         alternatives=(
-            Alternative("gpu-kernel-stuck", 0.15, "a kernel before it on one GPU may not end"),
-            Alternative("firewall", 0.05, "the path between two hosts may drop traffic"),
+            Alternative("gpu-kernel-stuck", "a kernel before it on one GPU may not end"),
+            Alternative("firewall", "the path between two hosts may drop traffic"),
         ),
         next=(
             NextStep(

@@ -27,7 +27,7 @@ is listed as an alternative.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Alternative, CodePlace, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.lineup import Lineup
@@ -62,23 +62,15 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         message = f"{name} skipped {due}{went}; {waiting}."
     else:
         message = f"{name} issued {acted} where {due} was expected; {waiting}."
-    confidence = round(trouble.sure * (0.85 if trouble.repeated or trouble.flagged else 0.75), 2)
-    other = Alternative(
-        "collective-order",
-        round(min(0.12, 1 - confidence), 2),
-        "it may issue the missing operation later, in another order",
-    )
-    alone = Alternative(
-        "rank0-only-collective",
-        round(min(0.12, 1 - confidence), 2),
-        "the operation may stand under a condition on the rank",
-    )
+    other = Alternative("collective-order", "it may issue the missing operation later, in another order")
+    alone = Alternative("rank0-only-collective", "the operation may stand under a condition on the rank")
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="hang" if trouble.hangs else "corruption",
         severity="error",
-        confidence=confidence,
+        grade=trouble.graded(Grade.SUPPORTS),
+        kind="records",
         subject=Subject(
             ranks=() if trouble.tie else trouble.ranks,
             candidates=trouble.ranks if trouble.tie else (),

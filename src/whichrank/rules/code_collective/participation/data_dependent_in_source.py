@@ -24,7 +24,7 @@ The condition may be equal on all ranks after all: what a reduction made equal i
 
 from __future__ import annotations
 
-from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
+from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -39,7 +39,7 @@ _CLAIM = Claim(
     CAUSE,
     category="hang",
     fix=("Call it on every rank, outside of the condition: pass a zero (or an empty share) where a rank has nothing.",),
-    alternatives=(("collective-desync", 0.2, "the condition may be equal on all ranks"),),
+    alternatives=(("collective-desync", "the condition may be equal on all ranks"),),
 )
 
 
@@ -54,5 +54,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         f"{clue.calls[0]} at {clue.file}:{clue.line} runs only where {clue.guard}, which may differ between ranks, "
         "and ranks wait in a collective."
     )
-    found = building.found(case, _CLAIM, [Statement(clue.ref.quote, clue.ref), *waiting], message, 0.52)
+    found = building.found(case, _CLAIM, [Statement(clue.ref.quote, clue.ref), *waiting], message, Grade.HINTS)
     return [building.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]

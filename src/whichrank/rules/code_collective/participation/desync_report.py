@@ -25,7 +25,7 @@ Ranks that can't reach the store any more are not in the report.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import DesyncReport
 from whichrank.records.events.watchdog import WatchdogProgress, WatchdogTerminated, WatchdogTimeout
@@ -45,8 +45,8 @@ _BEHIND = Claim(
     category="hang",
     fix=("Find out what the ranks that are behind do instead: their stacks first, then their logs.",),
     alternatives=(
-        ("conditional-collective", 0.12, "they may have skipped the call"),
-        ("rank-stuck-in-user-code", 0.1, "they may be held up in host code"),
+        ("conditional-collective", "they may have skipped the call"),
+        ("rank-stuck-in-user-code", "they may be held up in host code"),
     ),
     next=(wording.STACK_OF_THE_MISSING,),
 )
@@ -55,7 +55,7 @@ _AHEAD = Claim(
     "conditional-collective",
     category="hang",
     fix=("Look for the branch (by rank, by data) on which these ranks call a collective that the others don't.",),
-    alternatives=((CAUSE, 0.2, "the others may be held up, all at one place"),),
+    alternatives=((CAUSE, "the others may be held up, all at one place"),),
     next=(wording.STACK_OF_THE_MISSING,),
 )
 _STALLED = Claim(
@@ -67,8 +67,8 @@ _STALLED = Claim(
         "Check that all hosts can reach each other on the interfaces that NCCL has chosen.",
     ),
     alternatives=(
-        ("gpu-kernel-stuck", 0.1, "a kernel before it may not end on one GPU"),
-        ("process-group-order", 0.08, "collectives of two groups may be queued in different orders"),
+        ("gpu-kernel-stuck", "a kernel before it may not end on one GPU"),
+        ("process-group-order", "collectives of two groups may be queued in different orders"),
     ),
 )
 
@@ -86,7 +86,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not open_ or not timed_out <= set(open_):
         return []
     message = f"By torch's desync report {wording.ranks_text(open_)} joined the same collective and nobody finished it."
-    return [building.found(case, _STALLED, [statements.statement(case, e) for e in told], message, 0.6)]
+    return [building.found(case, _STALLED, [statements.statement(case, e) for e in told], message, Grade.SUPPORTS)]
 
 
 def _listed(told: list[DesyncReport], what: str) -> tuple[int, ...]:
@@ -105,9 +105,9 @@ def _who_is_behind(case: Case, told: list[DesyncReport], behind: tuple[int, ...]
             f"{wording.ranks_text(ahead).capitalize()}{inside} went ahead to a collective that "
             f"{wording.ranks_text(behind)} did not join, by torch's desync report."
         )
-        return building.found(case, _AHEAD, signs, message, 0.55, ahead if world else ())
+        return building.found(case, _AHEAD, signs, message, Grade.HINTS, ahead if world else ())
     message = (
         f"{wording.ranks_text(behind).capitalize()}{inside} did not join the collective in which the others wait, by "
         "torch's desync report."
     )
-    return building.found(case, _BEHIND, signs, message, 0.72, behind if world else ())
+    return building.found(case, _BEHIND, signs, message, Grade.SUPPORTS, behind if world else ())

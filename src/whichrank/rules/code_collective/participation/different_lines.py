@@ -30,7 +30,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.stack import main_thread
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -93,11 +93,12 @@ def _undecided(found: Finding) -> Finding:
     even = len(few) == len(many)
     return replace(
         found,
-        confidence=0.45,
+        grade=Grade.HINTS,
+        kind="stacks",
         subject=replace(found.subject, ranks=(), candidates=tuple(sorted((*few, *many))) if even else few),
         victims=() if even else many,
         alternatives=(
-            Alternative("collective-desync", 0.3, "which of the two sides is wrong can't be told by stacks alone"),
+            Alternative("collective-desync", "which of the two sides is wrong can't be told by stacks alone"),
         ),
     )
 
@@ -109,7 +110,8 @@ def _finding(few: tuple[CodePlace, dict[int, Ref]], many: tuple[CodePlace, dict[
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.55,
+        grade=Grade.HINTS,
+        kind="stacks",
         subject=Subject(ranks=odd, code=(CodePlace(few[0].file, few[0].line, few[0].function, odd[0]), many[0])),
         message=(
             f"{wording.ranks_text(odd).capitalize()} {'waits' if len(odd) == 1 else 'wait'} at {few[0]}, "
@@ -118,9 +120,7 @@ def _finding(few: tuple[CodePlace, dict[int, Ref]], many: tuple[CodePlace, dict[
         evidence=(*list(few[1].values())[:2], *list(many[1].values())[:2]),
         victims=rest,
         alternatives=(
-            Alternative(
-                "collective-desync", 0.25, "they may do different work by design, and the reason lies elsewhere"
-            ),
+            Alternative("collective-desync", "they may do different work by design, and the reason lies elsewhere"),
         ),
         next=(
             NextStep(

@@ -23,7 +23,7 @@ The order may change on all ranks alike, which costs time and no more; then the 
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -41,7 +41,7 @@ _CLAIM = Claim(
         "Let every rank run every module, with a dummy input of weight zero where it has none.",
         "For mixtures of experts: deepspeed.utils.set_z3_leaf_modules on the block that holds them.",
     ),
-    alternatives=(("collective-desync", 0.2, "the order may have changed on all ranks alike"),),
+    alternatives=(("collective-desync", "the order may have changed on all ranks alike"),),
 )
 _GATHERS = ("GATHER", "REDUCE_SCATTER")
 
@@ -56,4 +56,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     signs = [*(s.sign for s in changed[-2:]), *(statements.statement(case, event) for event in waits)]
     message = "Ranks time out gathering parameters after the order of the modules changed: they may run different ones."
-    return [building.about(building.found(case, _CLAIM, signs, message, 0.58), Subject())]
+    return [building.about(building.found(case, _CLAIM, signs, message, Grade.HINTS), Subject())]

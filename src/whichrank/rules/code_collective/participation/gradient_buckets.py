@@ -23,7 +23,7 @@ A flat buffer that the program itself made too long on one rank looks the same.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -41,7 +41,7 @@ _CLAIM = Claim(
         "Let every rank run every branch of the model: a dummy input with weight zero where a batch has none.",
         "Find the branch by what differs in the batches of these ranks.",
     ),
-    alternatives=(("size-mismatch", 0.3, "the program itself may have made a buffer of another length"),),
+    alternatives=(("size-mismatch", "the program itself may have made a buffer of another length"),),
 )
 
 
@@ -55,7 +55,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             m.signs,
             f"Ranks reduce gradient buckets of different length in {m.op} #{m.seq}: "
             f"{reported_mismatches.told(case, m)}.",
-            0.6,
+            Grade.SUPPORTS,
             m.ranks,
         )
         for m in reported_mismatches.mismatches(case)

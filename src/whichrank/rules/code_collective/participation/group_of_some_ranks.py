@@ -10,7 +10,8 @@ call it; from then on the ranks count their groups differently, and the next gro
 together.
 
 ## How it decides
-By the stacks of at least two ranks inside the creation of a group after collectives have finished. Who holds a group
+By the stacks of at least two ranks inside the creation of a group after collectives have finished, or of all members
+of a group in its first call, in which NCCL creates it. Who holds a group
 that others lack is named; so is who stands in the same function as such a rank. The tables of the flight recorder say
 which groups a rank holds.
 
@@ -27,9 +28,10 @@ Without dumps nothing says who holds which group: then nobody is named.
 
 from __future__ import annotations
 
-from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
+from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import unrecorded
 from whichrank.timeline.collectives.stuck import stack_ref
 
 CODE = "COLL135"
@@ -47,6 +49,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.stacks:
         return NotEvaluated("stacks of the ranks (py-spy, faulthandler or gdb)")
     making = [rank for rank, activity in case.activities.items() if activity.doing == "starting"]
+    making = making or _in_one_first_call(case)
     if case.lineup is None or len(making) < 2 or int(case.lineup.done.sum()) < _FINISHED:
         return []
     held = _held(case)
@@ -58,6 +61,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if len(ranks) >= case.world or not holders:
         return [_finding(case, making, ())]
     return [_finding(case, making, ranks)]
+
+
+def _in_one_first_call(case: Case) -> list[int]:
+    """All members of a group, where all of them are in its first call, in which NCCL makes it: nobody is missing."""
+    waits = unrecorded.waits(case)
+    whole = [members for members in waits.values() if all(waits.get(rank) == members for rank in members)]
+    return list(whole[0]) if whole and _holders(_held(case)) else []
 
 
 def _held(case: Case) -> dict[int, set[str]]:
@@ -92,6 +102,7 @@ def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
     where = f" at {at}" if at is not None else ""
     who = wording.ranks_text(ranks).capitalize() if ranks else "Some ranks"
     verb = "has" if len(ranks) == 1 else "have"
+    inside = "in new_group" if case.activities[making[0]].doing == "starting" else "in the first call of a group"
     places = [case.activities[rank].place for rank in (*ranks, *making) if rank in case.activities]
     code = tuple(dict.fromkeys(CodePlace(p.file, p.line, p.function) for p in places if p is not None))[:3]
     shown = [*ranks[:2], *[rank for rank in making if rank not in ranks][:2], *making[:1]]
@@ -100,11 +111,11 @@ def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.72 if ranks else 0.5,
+        grade=Grade.SUPPORTS if ranks else Grade.HINTS,
         subject=Subject(ranks=ranks, code=code),
         message=(
             f"{who} {verb} created a process group that the other ranks did not; {wording.ranks_text(making)} now wait "
-            f"in new_group{where} and count their groups differently."
+            f"{inside}{where} and count their groups differently."
         ),
         evidence=tuple(stack_ref(case, rank) for rank in dict.fromkeys(shown) if rank in case.stacks),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),

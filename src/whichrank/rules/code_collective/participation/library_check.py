@@ -58,7 +58,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             Claim(CODE, cause, (same[0].signature.fix,), cast(Category, causes()[cause].usual_category), next=(_NEXT,)),
             "The ranks do not bring the same: {what}.",
             same,
-            known_messages.sure(same),
+            known_messages.grade(same),
         )
         for cause in dict.fromkeys(s.signature.cause for s in told)
         if (same := [s for s in told if s.signature.cause == cause])

@@ -23,7 +23,7 @@ Without `wait_all_ranks=True` only the first missing rank is listed.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.collectives import MonitoredBarrierFailed
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
@@ -41,8 +41,8 @@ _CLAIM = Claim(
     category="hang",
     fix=("Find out what the missing rank does instead of reaching the barrier: its stack first, then its log.",),
     alternatives=(
-        ("conditional-collective", 0.12, "it may have skipped the call"),
-        ("rank-stuck-in-user-code", 0.12, "it may be held up in host code"),
+        ("conditional-collective", "it may have skipped the call"),
+        ("rank-stuck-in-user-code", "it may be held up in host code"),
     ),
     next=(wording.STACK_OF_THE_MISSING,),
 )
@@ -51,7 +51,7 @@ _GONE = Claim(
     CODE,
     "rank-exception",
     fix=("Read the log of rank 0: it raised, or it names who did not reach the barrier.",),
-    alternatives=((CAUSE, 0.3, "rank 0 leaves too when another rank is missing: its log says who"),),
+    alternatives=((CAUSE, "rank 0 leaves too when another rank is missing: its log says who"),),
 )
 _LEFT = "Rank 0 ended while the others waited for it in a monitored barrier; its own words are not at hand."
 
@@ -64,7 +64,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     told = [s.event for s in signs if isinstance(s.event, MonitoredBarrierFailed)]
     if (gone := _rank_0_gone(case, told)) is not None:
-        return [building.found(case, _GONE, [*signs, gone], _LEFT, 0.5, (0,))]
+        return [building.found(case, _GONE, [*signs, gone], _LEFT, Grade.HINTS, (0,))]
     listed = sorted({rank for e in told if e.what == "missing" for rank in e.ranks})
     missing = tuple(listed) if listed else (0,)
     members = {e.group_rank for e in told if e.group_rank is not None} | set(missing)
@@ -73,7 +73,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message = (
         f"{wording.ranks_text(missing).capitalize()}{inside} never reached a monitored barrier that the others reached."
     )
-    return [building.found(case, _CLAIM, signs, message, 0.75 if listed else 0.65, ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS, ranks)]
 
 
 def _rank_0_gone(case: Case, told: list[MonitoredBarrierFailed]) -> Statement | None:

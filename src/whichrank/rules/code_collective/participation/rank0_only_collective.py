@@ -25,7 +25,7 @@ In a group of two without earlier steps nobody is in the majority; the confidenc
 
 from __future__ import annotations
 
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import Trouble, calls_alone
@@ -48,13 +48,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = wording.lineup_of(case)
     row = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
     name = wording.culprits_text(case, trouble.ranks).capitalize()
-    confidence = round(trouble.sure * (0.8 if trouble.shape == "alone" or trouble.ranks == (0,) else 0.65), 2)
+    plain = trouble.shape == "alone" or trouble.ranks == (0,)
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="hang" if trouble.hangs else "corruption",
         severity="error",
-        confidence=confidence,
+        grade=trouble.graded(Grade.SUPPORTS if plain else Grade.HINTS),
+        kind="records",
         subject=Subject(
             ranks=trouble.ranks,
             code=(*wording.place(lineup, row, trouble.ranks[0]), *wording.place(lineup, trouble.due)),
@@ -64,11 +65,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         victims=trouble.victims if trouble.hangs else (),
         onset_ns=wording.onset(case, trouble),
         alternatives=(
-            Alternative(
-                "conditional-collective",
-                round(min(0.25, 1 - confidence), 2),
-                "the others may have skipped it on a condition of their own",
-            ),
+            Alternative("conditional-collective", "the others may have skipped it on a condition of their own"),
         ),
         fix=(
             (

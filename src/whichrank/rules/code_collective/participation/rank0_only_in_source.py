@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
+from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -40,8 +40,8 @@ _CLAIM = Claim(
     category="hang",
     fix=fix(CAUSE),
     alternatives=(
-        ("rank-stuck-in-checkpoint", 0.15, "the call may just be slow"),
-        ("conditional-collective", 0.1, "ranks may part ways elsewhere"),
+        ("rank-stuck-in-checkpoint", "the call may just be slow"),
+        ("conditional-collective", "ranks may part ways elsewhere"),
     ),
 )
 
@@ -60,9 +60,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = [Statement(clue.ref.quote, clue.ref), *waiting]
     place = (CodePlace(clue.file, clue.line),)
     if _rank0_is_odd(case):
-        found = building.found(case, _CLAIM, signs, message, 0.85, (0,))
+        found = building.found(case, _CLAIM, signs, message, Grade.PROVES, (0,))
         return [replace(found, subject=Subject(ranks=(0,), code=place))]
-    found = building.found(case, _CLAIM, signs, message, 0.66 if len(guarded) == 1 else 0.5)
+    found = building.found(case, _CLAIM, signs, message, Grade.SUPPORTS if len(guarded) == 1 else Grade.HINTS)
     return [building.about(found, Subject(code=place))]
 
 

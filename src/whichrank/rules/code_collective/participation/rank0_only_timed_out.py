@@ -22,7 +22,7 @@ It does not see the code: rank 0 may also have taken a branch on its own data.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -41,8 +41,8 @@ _CLAIM = Claim(
         "Sharded state dicts and DDP forwards are such calls: every rank must make them.",
     ),
     alternatives=(
-        ("conditional-collective", 0.2, "rank 0 may have taken a branch on its own data"),
-        ("collective-order", 0.1, "it may make the missing call later, in another order"),
+        ("conditional-collective", "rank 0 may have taken a branch on its own data"),
+        ("collective-order", "it may make the missing call later, in another order"),
     ),
 )
 
@@ -56,7 +56,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             _CLAIM,
             found.signs,
             f"Rank 0 alone is in {found.brought[0]}; all others that timed out are in {_others(found)}.",
-            0.65,
+            Grade.SUPPORTS,
             (0,),
         )
         for found in reported_mismatches.mismatches(case)

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.ras import RasMismatch, RasRank, RasReport
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -76,7 +76,8 @@ def _finding(case: Case, report: RasReport, mismatch: RasMismatch) -> Finding | 
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.55 if behind else 0.5,
+        grade=Grade.HINTS,
+        kind="records",
         subject=Subject(ranks=ranks),
         message=(
             f"{wording.ranks_text(ranks).capitalize()} {'is behind' if behind else 'went ahead of'} the "
@@ -85,9 +86,9 @@ def _finding(case: Case, report: RasReport, mismatch: RasMismatch) -> Finding | 
         evidence=(Ref(report.source, f"line {mismatch.line}", words, ranks[0], case.people.host_of(ranks[0])),),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks),
         alternatives=(
-            Alternative("rank-stuck-in-user-code", 0.2, "it may be blocked in host code")
+            Alternative("rank-stuck-in-user-code", "it may be blocked in host code")
             if behind
-            else Alternative("conditional-collective", 0.25, "it may have skipped an operation and gone ahead"),
+            else Alternative("conditional-collective", "it may have skipped an operation and gone ahead"),
         ),
         next=(NextStep("py-spy dump --nonblocking --pid PID", "the stack of that rank shows where it is", (), "none"),),
         fix=("Look at the stack of that rank, or at its flight-recorder dump.",),

@@ -24,7 +24,7 @@ The ranks that RAS lists by name are the few, not the guilty.
 from __future__ import annotations
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.timeline.case import Case
 
 CODE = "COLL204"
@@ -57,7 +57,8 @@ def _possible(ref: Ref, words: str) -> Finding:
         cause=CAUSE,
         category="hang",
         severity="info",
-        confidence=0.35,
+        grade=Grade.HINTS,
+        kind="records",
         subject=Subject(),
         message=f"If the counts stay so, ranks are at different operations: {words}.",
         evidence=(ref,),

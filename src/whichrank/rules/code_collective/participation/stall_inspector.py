@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.collectives import StallReport
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
@@ -48,16 +48,16 @@ _CLAIM = Claim(
         "Let every rank run every branch and as many batches as the others: in each step all bring the same tensors.",
     ),
     alternatives=(
-        ("conditional-collective", 0.15, "it may have skipped the call"),
-        ("uneven-inputs", 0.08, "it may have run out of data"),
+        ("conditional-collective", "it may have skipped the call"),
+        ("uneven-inputs", "it may have run out of data"),
     ),
     next=(wording.STACK_OF_THE_MISSING,),
 )
 _CROSSED = replace(
     _CLAIM,
     alternatives=(
-        ("collective-order", 0.25, "they may bring the same tensors in different orders"),
-        ("conditional-collective", 0.2, "some may have skipped a call"),
+        ("collective-order", "they may bring the same tensors in different orders"),
+        ("conditional-collective", "some may have skipped a call"),
     ),
 )
 
@@ -72,13 +72,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     missing, waiting = _sides(case, report)
     if missing and (len(missing) == 1 or len(missing) < waiting):
         message = f"{wording.ranks_text(missing).capitalize()} did not bring a tensor with which the others wait."
-        return [building.found(case, _CLAIM, signs[::-1], message, 0.72, missing)]
+        return [building.found(case, _CLAIM, signs[::-1], message, Grade.SUPPORTS, missing)]
     if report.some:
         message = f"{wording.ranks_text(report.some).capitalize()} wait for one another with other tensors."
-        return [building.found(case, _CROSSED, signs[::-1], message, 0.5)]
+        return [building.found(case, _CROSSED, signs[::-1], message, Grade.HINTS)]
     few = f"; {wording.ranks_text(missing)} did not" if missing else ""
     message = f"Some ranks wait with a tensor that others did not bring{few}."
-    return [building.found(case, _CROSSED, signs[::-1], message, 0.5)]
+    return [building.found(case, _CROSSED, signs[::-1], message, Grade.HINTS)]
 
 
 def _sides(case: Case, report: StallReport) -> tuple[tuple[int, ...], int]:

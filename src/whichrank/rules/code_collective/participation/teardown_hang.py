@@ -29,7 +29,7 @@ from dataclasses import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.communication import PeerClosed
 from whichrank.records.events.launchers import ProcessExit, ProcessLeft
 from whichrank.records.events.startup import GroupTeardown
@@ -52,12 +52,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     suspects, victims = suspects_by_record(case)
     leaving = {rank: signs[rank] for rank in suspects if rank in signs}
     if leaving:
-        return [_finding(case, leaving, victims, 0.8)]
+        return [_finding(case, leaving, victims, Grade.SUPPORTS)]
     left = _left(case)
     if left:
         lost = tuple(sorted({e.rank for e in case.events(PeerClosed) if e.rank is not None} - set(left)))
         lost = lost or tuple(rank for rank in range(case.world) if rank not in left)
-        return [replace(_finding(case, left, lost, 0.8), category="crash")]
+        return [replace(_finding(case, left, lost, Grade.SUPPORTS), category="crash")]
     in_stack = {rank: signs[rank] for rank, a in case.activities.items() if a.doing == "leaving" and rank in signs}
     waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
     if not in_stack and (only := only_stack(case)) is not None and of_process(only[0]).doing == "leaving":
@@ -65,7 +65,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not in_stack or case.troubles:
         return []
     if waiting and len(in_stack) < len(waiting):
-        return [_finding(case, in_stack, waiting, 0.7)]
+        return [_finding(case, in_stack, waiting, Grade.SUPPORTS)]
     return [_all_leaving(in_stack)] if not waiting else []
 
 
@@ -99,7 +99,7 @@ def _signs(case: Case) -> dict[int, Ref]:
     return found
 
 
-def _finding(case: Case, leaving: dict[int, Ref], victims: tuple[int, ...], confidence: float) -> Finding:
+def _finding(case: Case, leaving: dict[int, Ref], victims: tuple[int, ...], grade: Grade) -> Finding:
     ranks = tuple(sorted(leaving))
     rest = tuple(rank for rank in victims if rank not in ranks)
     verb = "has" if len(ranks) == 1 else "have"
@@ -111,7 +111,7 @@ def _finding(case: Case, leaving: dict[int, Ref], victims: tuple[int, ...], conf
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=confidence,
+        grade=grade,
         subject=Subject(ranks=ranks),
         message=(
             f"{wording.culprits_text(case, ranks).capitalize()} {verb} begun to tear down while "
@@ -120,7 +120,7 @@ def _finding(case: Case, leaving: dict[int, Ref], victims: tuple[int, ...], conf
         evidence=tuple(refs),
         victims=rest,
         onset_ns=wording.onset(case, case.troubles[0]) if case.troubles else None,
-        alternatives=(Alternative("uneven-inputs", 0.12, "it may have run out of data and finished early"),),
+        alternatives=(Alternative("uneven-inputs", "it may have run out of data and finished early"),),
         fix=(
             (
                 "Reach a barrier on every rank before destroy_process_group; look for the path on which "
@@ -136,7 +136,7 @@ def _unnamed(stack: ProcessStack) -> Finding:
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.5,
+        grade=Grade.HINTS,
         subject=Subject(),
         message=f"A process hangs in the teardown of its communicators ({of_process(stack)}).",
         evidence=(ref_of(stack),),
@@ -155,7 +155,7 @@ def _all_leaving(leaving: dict[int, Ref]) -> Finding:
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.6,
+        grade=Grade.HINTS,
         subject=Subject(),
         message=f"{wording.ranks_text(ranks).capitalize()} hang in the teardown of their process groups.",
         evidence=tuple(leaving.values())[:4],

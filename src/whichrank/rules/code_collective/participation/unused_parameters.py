@@ -24,7 +24,7 @@ Names of the parameters are printed with `TORCH_DISTRIBUTED_DEBUG=INFO` or DETAI
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.processes import DdpError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -60,7 +60,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = statements.unless_all(case, statements.ranks_of(told))
     who, rest = building.who(case, ranks, told), building.others(case, ranks)
     message = f"{who} skipped parameters that DDP waits for{_names(told)}{rest}."
-    return [building.found(case, _CLAIM, told, message, 0.92, ranks)]
+    return [building.found(case, _CLAIM, told, message, Grade.PROVES, ranks)]
 
 
 def _names(told: list[Statement]) -> str:

@@ -26,7 +26,7 @@ The rank that prints a timeout first is a victim. The counters lag behind by one
 
 from __future__ import annotations
 
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import GlooTimeout
 from whichrank.records.events.watchdog import WatchdogTimeout
@@ -39,8 +39,8 @@ CODE = "COLL115"
 CAUSE = "collective-desync"
 
 _AT_THE_START = (
-    Alternative("rank-stuck-in-preprocessing", 0.25, "a barrier at the start: one rank may prepare the data"),
-    Alternative("timeout-too-short", 0.15, "what the others wait for may only take longer than the timeout"),
+    Alternative("rank-stuck-in-preprocessing", "a barrier at the start: one rank may prepare the data"),
+    Alternative("timeout-too-short", "what the others wait for may only take longer than the timeout"),
 )
 
 
@@ -62,14 +62,14 @@ def _finding(standing: Standings, odd: dict[int, Event], rest: dict[int, Event],
     culprits, victims = tuple(sorted(odd)), tuple(sorted(rest))
     ahead = did != "never enqueued"
     shown = [*list(odd.values())[:3], *list(rest.values())[:2]]
-    path = Alternative("conditional-collective", 0.2, "it may have taken another path through the code")
-    stuck = Alternative("rank-stuck-in-user-code", 0.15, "it may be blocked in host code")
+    path = Alternative("conditional-collective", "it may have taken another path through the code")
+    stuck = Alternative("rank-stuck-in-user-code", "it may be blocked in host code")
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.6 if ahead else 0.72,
+        grade=Grade.SUPPORTS,
         subject=Subject(ranks=culprits),
         message=(
             f"{wording.ranks_text(culprits).capitalize()} {did} work {standing.target} of {_group(standing)}; "
@@ -112,7 +112,7 @@ def _nobody(case: Case, standing: Standings) -> Finding:
         cause="collective-stalled" if everybody else CAUSE,
         category="hang",
         severity="error",
-        confidence=0.5 if everybody else 0.4,
+        grade=Grade.HINTS,
         subject=Subject(candidates=missing if not everybody and len(missing) < len(waiting) else ()),
         message=(
             f"{wording.ranks_text(waiting).capitalize()} timed out in work {standing.target} of "
@@ -149,7 +149,7 @@ def _unnamed(case: Case) -> list[Finding]:
             cause=CAUSE,
             category="hang",
             severity="error",
-            confidence=0.35,
+            grade=Grade.HINTS,
             subject=Subject(),
             message=f"A rank timed out{what}; the evidence does not show which peer it waited for.",
             evidence=tuple(event.ref for event in told[:4]),
@@ -183,7 +183,7 @@ def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
             cause=CAUSE,
             category="hang",
             severity="error",
-            confidence=0.6,
+            grade=Grade.SUPPORTS,
             subject=Subject(ranks=silent),
             message=(
                 f"{wording.ranks_text(waiting).capitalize()} timed out in a collective; "
@@ -193,8 +193,8 @@ def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
             victims=waiting,
             onset_ns=shown[-1].time_ns,
             alternatives=(
-                Alternative("conditional-collective", 0.25, "it may have taken another path through the code"),
-                Alternative("rank-stuck-in-user-code", 0.1, "it may be blocked in host code"),
+                Alternative("conditional-collective", "it may have taken another path through the code"),
+                Alternative("rank-stuck-in-user-code", "it may be blocked in host code"),
             ),
             next=(
                 NextStep(

@@ -23,7 +23,7 @@ first one between two ranks): such a cycle shows in stacks, not in dumps.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.channels import in_batch
@@ -53,7 +53,8 @@ def _unmatched(case: Case, trouble: Trouble) -> Finding | None:
         cause="p2p-unmatched",
         category="hang",
         severity="error",
-        confidence=0.7,
+        grade=Grade.SUPPORTS,
+        kind="records",
         subject=Subject(candidates=ranks, code=wording.place(lineup, rows[0], int(lineup.rank[rows[0]]))),
         message=f"Ranks exchange messages with partners that chose other partners: {posted}.",
         evidence=wording.evidence(lineup, trouble),
@@ -75,13 +76,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=round(trouble.sure * 0.9, 2),
+        grade=trouble.graded(Grade.SUPPORTS),
+        kind="records",
         subject=Subject(ranks=trouble.ranks, code=code[:4]),
         message=f"Point-to-point operations wait for each other: {steps}.",
         evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims,
         onset_ns=wording.onset(case, trouble),
         certificate=links,
-        alternatives=(Alternative("p2p-unmatched", 0.1, "one half may have been left out rather than postponed"),),
+        alternatives=(Alternative("p2p-unmatched", "one half may have been left out rather than postponed"),),
         fix=fix(CAUSE),
     )

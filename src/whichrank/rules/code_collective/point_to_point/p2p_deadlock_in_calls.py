@@ -23,7 +23,7 @@ is the later one is read off the lines of a function that both ranks are in.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -50,11 +50,12 @@ def _finding(case: Case, circle: Circle) -> Finding:
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.75,
+        grade=Grade.SUPPORTS,
+        kind="stacks",
         subject=Subject(ranks=tuple(sorted(circle.ranks)), code=tuple(place for place in places if place)),
         message=f"Point-to-point operations wait for each other: {steps}.",
         evidence=wording.sat(case, circle.ranks[:4]),
         victims=circle.victims,
-        alternatives=(Alternative("p2p-unmatched", 0.2, "one half may have been left out rather than postponed"),),
+        alternatives=(Alternative("p2p-unmatched", "one half may have been left out rather than postponed"),),
         fix=fix(CAUSE),
     )

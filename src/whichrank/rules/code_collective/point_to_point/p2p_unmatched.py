@@ -21,7 +21,7 @@ The first message of a pair is not recorded if it hangs (NCCL makes the pair's c
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import Trouble
@@ -54,14 +54,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     elif trouble.acted is not None:
         text += f"; {peer} never posted the other half and went on to {wording.step(lineup, trouble.acted)}"
     certain = trouble.shape == "send-missing"
-    confidence = round(trouble.sure * (0.9 if certain else 0.55), 2)
     acted = trouble.acted if trouble.acted is not None else waiting
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=confidence,
+        grade=trouble.graded(Grade.SUPPORTS if certain else Grade.HINTS),
+        kind="records",
         subject=Subject(
             ranks=trouble.ranks,
             code=(
@@ -75,13 +75,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         onset_ns=wording.onset(case, trouble),
         alternatives=()
         if certain
-        else (
-            Alternative(
-                "rank-stuck-in-user-code",
-                round(min(0.35, 1 - confidence), 2),
-                "the peer may be held up before it posts its half",
-            ),
-        ),
+        else (Alternative("rank-stuck-in-user-code", "the peer may be held up before it posts its half"),),
         next=()
         if certain
         else (

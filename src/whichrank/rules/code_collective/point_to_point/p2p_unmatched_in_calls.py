@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -59,8 +59,8 @@ def _nobody_matches(case: Case, ranks: tuple[int, ...]) -> Finding:
         f"{wording.ranks_text(ranks).capitalize()} all wait for messages"
         f"{f' at {place}' if place else ''}: nobody posts the half that another waits for."
     )
-    other = Alternative("p2p-deadlock", 0.3, "the halves may be posted in an order in which each waits for the other")
-    return _found(case, (ranks[0], ranks[1]), Subject(candidates=ranks), message, 0.5, (), other)
+    other = Alternative("p2p-deadlock", "the halves may be posted in an order in which each waits for the other")
+    return _found(case, (ranks[0], ranks[1]), Subject(candidates=ranks), message, Grade.HINTS, (), other)
 
 
 def _left(case: Case, trouble: Trouble) -> Finding:
@@ -74,8 +74,8 @@ def _left(case: Case, trouble: Trouble) -> Finding:
         f"{wording.who(case, first).capitalize()} waits in {point_to_point.told(sits[first])}, but "
         f"{wording.who(case, rank)} has gone on to {case.activities[rank].collective}: a message was left out."
     )
-    other = Alternative("uneven-inputs", 0.2, "it may have had fewer batches than the others")
-    found = _found(case, (rank, first), Subject(ranks=(rank,)), message, 0.75, waiting, other)
+    other = Alternative("uneven-inputs", "it may have had fewer batches than the others")
+    found = _found(case, (rank, first), Subject(ranks=(rank,)), message, Grade.SUPPORTS, waiting, other)
     return replace(found, evidence=wording.sat(case, (first, rank)), onset_ns=wording.onset(case, trouble))
 
 
@@ -89,11 +89,9 @@ def _owed(case: Case, trouble: Trouble) -> Finding:
         f"{wording.ranks_text(waiting).capitalize()} {verb} for messages; {wording.ranks_text(owing)} went on to "
         f"{case.activities[owing[0]].collective or 'other calls'}: {whose}."
     )
-    other = Alternative("p2p-deadlock", 0.2, "both may post their halves in the wrong order")
+    other = Alternative("p2p-deadlock", "both may post their halves in the wrong order")
     subject = Subject(ranks=trouble.ranks, candidates=trouble.candidates)
-    found = _found(
-        case, (waiting[0], owing[0]), subject, message, 0.72 if trouble.ranks else 0.6, trouble.victims, other
-    )
+    found = _found(case, (waiting[0], owing[0]), subject, message, Grade.SUPPORTS, trouble.victims, other)
     return replace(found, onset_ns=wording.onset(case, trouble))
 
 
@@ -104,9 +102,9 @@ def _finding(case: Case, circle: Circle, past: int) -> Finding:
         f"{wording.who(case, left).capitalize()} waits in {point_to_point.told(sits[left])} for a half that "
         f"{wording.who(case, past)} never posted: it has gone on to {point_to_point.told(sits[past])}."
     )
-    other = Alternative("p2p-deadlock", 0.2, "both may post their halves in the wrong order")
+    other = Alternative("p2p-deadlock", "both may post their halves in the wrong order")
     victims = tuple(sorted((left, *circle.victims)))
-    return _found(case, (past, left), Subject(ranks=(past,)), message, 0.7, victims, other)
+    return _found(case, (past, left), Subject(ranks=(past,)), message, Grade.SUPPORTS, victims, other)
 
 
 def _lost(case: Case, circle: Circle) -> Finding:
@@ -116,12 +114,14 @@ def _lost(case: Case, circle: Circle) -> Finding:
         f"A message between ranks {one} and {other} was left out: rank {one} is in "
         f"{point_to_point.told(sits[one])}, rank {other} in {point_to_point.told(sits[other])}, and neither sends."
     )
-    deadlock = Alternative("p2p-deadlock", 0.25, "both may post their halves in the wrong order")
-    return _found(case, (one, other), Subject(candidates=(one, other)), message, 0.6, circle.victims, deadlock)
+    deadlock = Alternative("p2p-deadlock", "both may post their halves in the wrong order")
+    return _found(
+        case, (one, other), Subject(candidates=(one, other)), message, Grade.SUPPORTS, circle.victims, deadlock
+    )
 
 
 def _found(
-    case: Case, shown: tuple[int, int], subject: Subject, message: str, sure: float, victims: tuple[int, ...],
+    case: Case, shown: tuple[int, int], subject: Subject, message: str, grade: Grade, victims: tuple[int, ...],
     other: Alternative,
 ) -> Finding:  # fmt: skip
     """With the places and the words of the two ranks that are shown."""
@@ -131,7 +131,8 @@ def _found(
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=sure,
+        grade=grade,
+        kind="stacks",
         subject=replace(subject, code=tuple(place for place in places if place)),
         message=message,
         evidence=wording.sat(case, shown),

@@ -21,7 +21,7 @@ It rests on the words of a person.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -36,8 +36,8 @@ _CLAIM = Claim(
     category="hang",
     fix=fix(CAUSE),
     alternatives=(
-        ("conditional-collective", 0.12, "a rank may have taken another path"),
-        ("rank-stuck-in-data-loading", 0.1, "a rank may be waiting for data"),
+        ("conditional-collective", "a rank may have taken another path"),
+        ("rank-stuck-in-data-loading", "a rank may be waiting for data"),
     ),
 )
 
@@ -49,4 +49,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not waiting or not told or case.has_dumps:
         return []
     message = "The job hangs, and its ranks can run out of data at different times."
-    return [building.found(case, _CLAIM, [*(s.sign for s in told), *waiting], message, 0.55)]
+    return [building.found(case, _CLAIM, [*(s.sign for s in told), *waiting], message, Grade.HINTS)]

@@ -23,7 +23,7 @@ stack or the log of that rank tells.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import Trouble
@@ -42,13 +42,13 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = wording.lineup_of(case)
     acted = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
     due = trouble.due if trouble.due is not None else acted
-    confidence = round(trouble.sure * 0.75, 2)
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="hang" if trouble.hangs else "corruption",
         severity="error",
-        confidence=confidence,
+        grade=trouble.graded(Grade.SUPPORTS),
+        kind="records",
         subject=Subject(
             ranks=trouble.ranks,
             code=(*wording.place(lineup, acted, trouble.ranks[0]), *wording.place(lineup, due)),
@@ -60,12 +60,6 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims if trouble.hangs else (),
         onset_ns=wording.onset(case, trouble),
-        alternatives=(
-            Alternative(
-                "conditional-collective",
-                round(min(0.2, 1 - confidence), 2),
-                "it may have left the loop early on a condition",
-            ),
-        ),
+        alternatives=(Alternative("conditional-collective", "it may have left the loop early on a condition"),),
         fix=fix(CAUSE),
     )

@@ -26,7 +26,7 @@ import re
 from collections import Counter
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -42,7 +42,7 @@ _CLAIM = Claim(
     CAUSE,
     category="hang",
     fix=fix(CAUSE),
-    alternatives=(("conditional-collective", 0.12, "a rank may have taken another path"),),
+    alternatives=(("conditional-collective", "a rank may have taken another path"),),
 )
 _SPEAKERS = 3
 _NAMES = re.compile(r"(?i:\brank[ =:#]{0,2}(\d{1,6})\b)")
@@ -92,7 +92,7 @@ def _parted(case: Case) -> list[set[int]]:
 def _finding(case: Case, said: dict[int, Seen], fewer: tuple[int, ...]) -> Finding:
     usual = next(s for rank, s in sorted(said.items()) if rank not in fewer)
     signs = [*(said[rank].sign for rank in fewer), usual.sign]
-    sure = 0.85 if set(fewer) in _parted(case) else 0.72
+    sure = Grade.PROVES if set(fewer) in _parted(case) else Grade.SUPPORTS
     name = wording.ranks_text(fewer).capitalize()
     message = f"{name} had {_count(said[fewer[0]])} to read where the others had {_count(usual)}, and ran out first."
     return building.found(case, _CLAIM, signs, message, sure, fewer)

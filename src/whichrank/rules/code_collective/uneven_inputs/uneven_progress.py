@@ -24,7 +24,7 @@ import numpy as np
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import MonitoredBarrierFailed
 from whichrank.records.events.communication import GlooTimeout, PeerClosed
@@ -68,7 +68,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         message = f"{who} had only {ends} steps where others have {most}, and left the loop."
     else:
         message = "Some rank ran out of data before the others: torch's Join noticed it."
-    return [building.found(case, _CLAIM, signs, message, 0.8 if uneven else 0.85, ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS if uneven else Grade.PROVES, ranks)]
 
 
 Last = dict[int, tuple[int, int, Statement]]

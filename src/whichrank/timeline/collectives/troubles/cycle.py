@@ -71,14 +71,13 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
         if len(past) == 1:
             missed = next((m for m in meetings if past[0] in m.absent), meetings[0])
             rest = tuple(sorted({*victims, *part} - set(past)))
-            return Trouble("send-missing", tuple(past), missed, rest, acted=sits[past[0]].joined[past[0]], sure=0.85)
+            return Trouble("send-missing", tuple(past), missed, rest, acted=sits[past[0]].joined[past[0]])
         return Trouble(
             "p2p-cycle",
             tuple(part),
             meetings[0],
             _others(victims, part),
             cycle=_links(graph, part),
-            sure=0.9,
             other=meetings[1] if len(meetings) > 1 else None,
             tie=True,
         )
@@ -93,7 +92,7 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
         other=meetings[1] if len(meetings) > 1 else None,
         cycle=_links(graph, part),
         tie=True,
-        sure=0.6,
+        unsure=True,
     )
 
 
@@ -178,9 +177,7 @@ def _shape(
         due = departure.expected  # it came there too: what it left out is elsewhere
     rest = tuple(r for r in (*victims, *part) if r not in culprits)
     if missed.p2p:
-        return Trouble(
-            "send-missing", tuple(culprits), missed, _unique(rest), acted, due, sits, flagged=True, sure=0.92
-        )
+        return Trouble("send-missing", tuple(culprits), missed, _unique(rest), acted, due, sits, flagged=True)
     due_known = _known_before(programs, due)
     acted_known = acted is not None and _known_before(programs, acted)
     passed = acted is not None and _passed_by(lineup, acted, due)
@@ -207,7 +204,6 @@ def _shape(
             sits,
             cycle=_links(graph, sorted({rank, *sits.absent} & set(part))),
             tie=tie,
-            sure=0.85,
             flagged=departure is not None,
         )
     came_too = sits is not None and not sits.absent and not sits.disagrees
@@ -222,7 +218,6 @@ def _shape(
         sits,
         repeated=due_known,
         flagged=departure is not None,
-        sure=0.93 if departure else 0.85,
     )
 
 

@@ -63,9 +63,9 @@ def judge_disagreement(programs: Programs, meeting: Meeting, *, hangs: bool) -> 
     """Put a disagreement into the shape of what the odd ranks did."""
     lineup = programs.lineup
     odd, tie, flagged = odd_ranks(programs, meeting)
-    sure = 0.5 if tie else 0.95 if len(meeting.parties[0]) > 1 else 0.85
+    unsure = tie
     if tie and (novel := _left_what_was_usual(programs, meeting)):
-        odd, tie, sure = novel, False, 0.7
+        odd, tie = novel, False
     first, normal = meeting.parties[1][0], meeting.parties[0][0]
     if not tie:
         first = odd[0]
@@ -85,7 +85,7 @@ def judge_disagreement(programs: Programs, meeting: Meeting, *, hangs: bool) -> 
         repeated=known,
         tie=tie,
         flagged=flagged,
-        sure=sure,
+        unsure=unsure,
     )
 
 

@@ -90,11 +90,11 @@ def judge_lost(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) -
     )
     if len(chosen) == 1 and not doubtful:
         where = next(m for m, left in suspects if chosen <= left)
-        return Trouble("lost", tuple(chosen), where, waiting, due=next(iter(where.joined.values())), sure=0.85)
+        return Trouble("lost", tuple(chosen), where, waiting, due=next(iter(where.joined.values())))
     candidates = tuple(sorted((chosen or set.union(*open_sets)) | doubtful))
     if _one_lost_group(lineup, candidates):
-        return Trouble("lost", candidates, first, waiting, due=due, sure=0.6, tie=True)
-    return Trouble("undecided", (), first, waiting, due=due, candidates=candidates, sure=0.5)
+        return Trouble("lost", candidates, first, waiting, due=due, unsure=True, tie=True)
+    return Trouble("undecided", (), first, waiting, due=due, candidates=candidates, unsure=True)
 
 
 def judge_unknown(programs: Programs, graph: WaitGraph) -> Trouble:
@@ -104,7 +104,7 @@ def judge_unknown(programs: Programs, graph: WaitGraph) -> Trouble:
         return deserter
     meeting = min(graph.meetings, key=lambda m: min(programs.lineup.created[row] for row in m.joined.values()))
     return Trouble(
-        "undecided", (), meeting, tuple(sorted(graph.heads)), due=next(iter(meeting.joined.values())), sure=0.4
+        "undecided", (), meeting, tuple(sorted(graph.heads)), due=next(iter(meeting.joined.values())), unsure=True
     )
 
 
@@ -134,7 +134,7 @@ def _deserter(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) ->
     missed_at = [m for m in graph.meetings if rank in m.absent]
     where = next(iter([*missed_at, *(m for m in graph.suspected if rank in m.joined), *graph.meetings]))
     return Trouble(
-        "skipped", (rank,), where, rest, acted=deviation.row, due=deviation.expected, flagged=True, sure=0.75
+        "skipped", (rank,), where, rest, acted=deviation.row, due=deviation.expected, flagged=True, unsure=True
     )
 
 
@@ -166,10 +166,9 @@ def _somebody_else(programs: Programs, meetings: list[Meeting], waiting: tuple[i
                     acted=found[0].row,
                     due=found[0].expected,
                     flagged=True,
-                    sure=0.8,
                 )
     meeting = meetings[0]
     due = next(iter(meeting.joined.values()))
     if len(meeting.unseen) == 1:
-        return Trouble("lost", meeting.unseen, meeting, waiting, due=due, sure=0.8)
-    return Trouble("undecided", (), meeting, waiting, due=due, candidates=meeting.unseen, sure=0.5)
+        return Trouble("lost", meeting.unseen, meeting, waiting, due=due)
+    return Trouble("undecided", (), meeting, waiting, due=due, candidates=meeting.unseen, unsure=True)

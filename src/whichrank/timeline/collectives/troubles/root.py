@@ -147,14 +147,14 @@ def _queued_messages(lineup: Lineup, part: tuple[int, ...], queued: list[Meeting
     if len(past) == 1:  # its later messages stand for the one that it left out
         missed = next(m for m in queued if any(m.joined.get(r) == first[r] for r in part if r != past[0]))
         rest = tuple(sorted({*waiting, *part} - set(past)))
-        return Trouble("send-missing", tuple(past), missed, rest, acted=first[past[0]], sure=0.85)
+        return Trouble("send-missing", tuple(past), missed, rest, acted=first[past[0]])
     links = []
     for rank in part:
         mine = sorted((m for m in queued if rank in m.joined), key=lambda m: m.joined[rank])
         if len(mine) > 1:
             links.append((rank, mine[0], mine[-1]))
     rest = tuple(rank for rank in waiting if rank not in part)
-    return Trouble("p2p-cycle", part, queued[0], rest, other=queued[1], cycle=tuple(links), tie=True, sure=0.9)
+    return Trouble("p2p-cycle", part, queued[0], rest, other=queued[1], cycle=tuple(links), tie=True)
 
 
 def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[int, ...]) -> Trouble:
@@ -165,7 +165,7 @@ def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[
     novel = not _seen_before(programs, next(iter(missed.joined.values())))
     if len(missed.joined) < len(away) and len(waiting) <= len(missed.joined) and (novel or len(missed.joined) == 1):
         row = missed.joined[caller[0]]
-        return Trouble("alone", caller, missed, (), acted=row, repeated=not novel, sure=0.9 if novel else 0.75)
+        return Trouble("alone", caller, missed, (), acted=row, repeated=not novel, unsure=not novel)
     due = next(iter(missed.joined.values()))
     programs.add_all(away)
     for rank in sorted(away):
@@ -180,9 +180,8 @@ def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[
                 acted=first.row,
                 due=first.expected,
                 flagged=True,
-                sure=0.9,
             )
-    return Trouble("stopped", tuple(sorted(idle)), missed, waiting, due=due, sure=0.93, repeated=not novel)
+    return Trouble("stopped", tuple(sorted(idle)), missed, waiting, due=due, repeated=not novel)
 
 
 def _seen_before(programs: Programs, row: int) -> bool:
@@ -198,8 +197,8 @@ def _stalled(lineup: Lineup, graph: WaitGraph) -> Trouble:
     everyone = tuple(sorted(meeting.joined))
     row = next(iter(meeting.joined.values()))
     if len(everyone) == 1 and lineup.call_of(row).backend != "gloo":
-        return Trouble("not-started", everyone, meeting, (), acted=row, sure=0.85)
-    return _not_started(lineup, meeting) or Trouble("stalled", (), meeting, everyone, acted=row, sure=0.8)
+        return Trouble("not-started", everyone, meeting, (), acted=row)
+    return _not_started(lineup, meeting) or Trouble("stalled", (), meeting, everyone, acted=row)
 
 
 def _not_started(lineup: Lineup, meeting: Meeting) -> Trouble | None:
@@ -213,7 +212,7 @@ def _not_started(lineup: Lineup, meeting: Meeting) -> Trouble | None:
     if not lineup.timed or not begun or not idle or len(idle) * 2 > len(meeting.joined):
         return None
     rest = tuple(rank for rank in sorted(meeting.joined) if rank not in idle)
-    return Trouble("not-started", tuple(idle), meeting, rest, acted=meeting.joined[idle[0]], sure=0.85)
+    return Trouble("not-started", tuple(idle), meeting, rest, acted=meeting.joined[idle[0]])
 
 
 def _is_oldest(lineup: Lineup, row: int) -> bool:
@@ -249,7 +248,6 @@ def _crossed_on_gpu(lineup: Lineup, stalled: list[Meeting]) -> Trouble | None:
                 other=mine[0],
                 cycle=cycle,
                 tie=tie,
-                sure=0.85,
             )
     return None
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from whichrank.model.grades import Grade
 from whichrank.timeline.collectives.meetings import Meeting
 
 Shape = Literal[
@@ -58,8 +59,8 @@ class Trouble:
     cycle: tuple[tuple[int, Meeting, Meeting | None], ...] = ()
     """For each rank of a cycle: the meeting it has joined and the one others hold up for it."""
     candidates: tuple[int, ...] = ()
-    sure: float = 0.9
-    """How well this trouble itself is established, before causes are weighed."""
+    unsure: bool = False
+    """Whether the line-up itself leaves open that it was so: what follows is worth one grade less."""
     hangs: bool = True
     repeated: bool = True
     """The operation in question had been issued before: the loop is known."""
@@ -67,6 +68,10 @@ class Trouble:
     """No majority: the culprits are all that take part."""
     flagged: bool = False
     """The culprit left its own earlier path, besides being in the minority."""
+
+    def graded(self, grade: Grade) -> Grade:
+        """What a reading of this trouble is worth."""
+        return grade.lowered() if self.unsure else grade
 
 
 def calls_alone(trouble: Trouble, members: tuple[int, ...]) -> bool:
