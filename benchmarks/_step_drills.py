@@ -1,13 +1,15 @@
 """The job of `straggler_cost.py`: one rank of a DDP job that goes through many small experiments, one after the other.
 
 An experiment is a dict: `kind` and `slow` (which rank loses `delay_s` in every step, and with what), `bucket_mb` (the
-bucket size that is profiled) and `other_mb` (the one that it is compared with), `layers`, `width`, `pause_s`.
+bucket size that is profiled) and `other_mb` (the one that it is compared with), `layers`, `width`, `pause_s` (of each
+layer's backward pass), `forward_s`, and `mixed`: layers of several sizes, as models have them.
 Blocks of steps as they are profiled and blocks of the steps that they are compared with take turns, so that what drifts
 on the machine hits both; the profile is taken between two of them.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -21,9 +23,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from whichrank.worker.profiler import Profile
 
-BATCH, WARM, RECORDED = 8, 3, 8
+BATCH, WARM, RECORDED = 8, 3, 6
 PAIRS, BLOCK = 5, 5
 """Pairs of blocks, and steps of a block."""
+JUDGED_S = 20
+"""How long the job pauses at most, so that whoever judges an experiment does not disturb the next one."""
 
 
 class Samples(Dataset):
@@ -55,9 +59,10 @@ class Paused(torch.autograd.Function):
 
 
 class Model(torch.nn.Module):
-    def __init__(self, layers, width):
+    def __init__(self, layers, width, mixed):
         super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(layers))
+        sizes = [width * (1 + (mixed and place % 4 in (2, 3))) for place in range(layers)] + [width]
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
 
     def forward(self, x):
         for layer in self.layers:
@@ -72,6 +77,14 @@ def work(seconds):
     a, until = torch.randn(256, 256), time.monotonic() + seconds
     while time.monotonic() < until:
         a @ a
+
+
+def forward(seconds):
+    """Computation before the layers: it needs no core, or one multiprocessor."""
+    if DEVICE == "cuda":
+        spin(round(seconds * CYCLES_PER_S))
+    else:
+        time.sleep(seconds)
 
 
 def spin(cycles):
@@ -99,7 +112,8 @@ class Training:
 
     def __init__(self, plan, bucket_mb):
         self.plan = plan
-        self.model = DistributedDataParallel(Model(plan["layers"], plan["width"]).to(DEVICE), bucket_cap_mb=bucket_mb)
+        model = Model(plan["layers"], plan["width"], plan.get("mixed", False)).to(DEVICE)
+        self.model = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001)
 
     def steps(self, count, *, late):
@@ -113,6 +127,7 @@ class Training:
             batch = next(data).to(DEVICE)
             if kind == "host":
                 time.sleep(delay)
+            forward(self.plan.get("forward_s", 0.0))
             loss = self.model(batch)
             if kind == "compute":
                 work(delay)
@@ -149,7 +164,11 @@ def experiment(plan, folder):
             both[kind] = chosen.steps(BLOCK, late=kind == "with")
         pairs.append(both)
     if dist.get_rank() == 0:
-        (folder / "times.json").write_text(json.dumps({"plan": plan, "pairs": pairs}))
+        (folder / "times.part").write_text(json.dumps({"plan": plan, "pairs": pairs}))
+        (folder / "times.part").rename(folder / "times.json")
+        waited = time.monotonic()
+        while not (folder / "judged").exists() and time.monotonic() - waited < JUDGED_S:
+            time.sleep(0.02)
 
 
 def main():

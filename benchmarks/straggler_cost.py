@@ -7,64 +7,121 @@ one in every drill. Blocks of steps with and without the delay alternate in the 
 measured difference is the mean over the pairs of blocks, with its 95 % interval.
 The bars: the rank and the reason in every drill, the cost within 10 % of the measured difference; the step time that is
 predicted without the straggler, or with one bucket instead of many, within 15 % of the real one. Where ranks share
-cores, part of what is measured is their contention: give every rank a core (`--cores 0-7`).
+cores, part of what is measured is their contention: give every rank a core (`--cores 0-7`), and where buckets are
+compared two (half as many ranks run there), since Gloo's threads compute too.
+One JSON line for each experiment, as soon as it is done; the last line sums up. Nothing needs to be installed: the
+package is found beside this file.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from _paired import difference
+HERE = Path(__file__).resolve().parent
+SOURCE = str(HERE.parent / "src")
+sys.path[:0] = [SOURCE, str(HERE)]
 
-from whichrank.flows.trace.analyse import trace
+from _paired import difference  # noqa: E402
 
-HERE = Path(__file__).parent
+from whichrank.flows.trace.analyse import trace  # noqa: E402
+
 REASON = {"host": "host", "compute": "compute", "data": "data-loader"}
 
 
-def plans(drills: int, buckets: int, ranks: int, *, cuda: bool = False) -> list[dict]:
-    """First those with many small buckets and nobody late, then those with a late rank."""
+def late_plans(drills: int, ranks: int, *, cuda: bool) -> list[dict]:
+    """Somebody loses 100 ms in each step."""
     late = {"layers": 8, "width": 64, "pause_s": 0.004, "bucket_mb": 0.02, "delay_s": 0.1}
     late |= {"width": 4096, "pause_s": 0.0, "bucket_mb": 25} if cuda else {}
-    found = [
+    return [
         {**late, "kind": ("host", "compute", "data")[turn % 3], "slow": (3 * turn + 1) % ranks}
         for turn in range(drills)
     ]
-    many = {"kind": "none", "slow": -1, "delay_s": 0.0, "width": 128, "bucket_mb": 0.05, "other_mb": 64}
-    many |= {"width": 1024, "bucket_mb": 1} if cuda else {}
-    return [*({**many, "layers": 12 + 8 * turn, "pause_s": 0.001 * turn} for turn in range(buckets)), *found]
 
 
-def run(wanted: list[dict], asked: argparse.Namespace, out: Path) -> None:
-    """One job on each set of cores; each goes through its part of the experiments."""
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent / "src"), "OMP_NUM_THREADS": "1"}
+def bucket_plans(buckets: int, *, cuda: bool) -> list[dict]:
+    """Many small buckets, and nobody late. Steps are long enough that what the profile adds to each layer is little."""
+    many = {"kind": "none", "slow": -1, "delay_s": 0.0, "width": 128, "bucket_mb": 0.05, "other_mb": 25, "mixed": True}
+    many |= {"width": 512, "bucket_mb": 0.5} if cuda else {}
+    return [
+        {**many, "layers": 12 + 8 * turn, "pause_s": 0.0005 * (turn % 2), "forward_s": 0.03 + 0.01 * turn}
+        for turn in range(buckets)
+    ]
+
+
+def on_cores(text: str) -> set[int]:
+    """`0-3,8` as numbers."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def run(wanted: list[dict], ranks: int, asked: argparse.Namespace, out: Path) -> list[dict]:
+    """The experiments, one job on each set of cores beside the others, as far as they come; each is told when done."""
+    sets = asked.cores or [""]
+    with ThreadPoolExecutor(len(sets)) as pool:
+        lanes = [
+            pool.submit(lane, wanted[n :: len(sets)], ranks, asked, out / f"on{n}", sets[n]) for n in range(len(sets))
+        ]
+        return [one for each in lanes for one in each.result()]
+
+
+def lane(wanted: list[dict], ranks: int, asked: argparse.Namespace, place: Path, cores: str) -> list[dict]:
+    """One job on one set of cores; it pauses while each of its experiments is judged on the same cores."""
+    place.mkdir(parents=True)
+    (place / "plan.json").write_text(json.dumps(wanted))
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
     environment |= {"NCCL_P2P_DISABLE": "1"} if asked.device == "cuda" else {}
-    jobs = []
-    for number, cores in enumerate(asked.cores or [""]):
-        place = out / f"job{number}"
-        place.mkdir()
-        (place / "plan.json").write_text(json.dumps(wanted[number :: len(asked.cores or [""])]))
-        command = [*(["taskset", "-c", cores] if cores else []), sys.executable, "-m", "torch.distributed.run"]
-        command += ["--standalone", f"--nproc_per_node={asked.ranks}", str(HERE / "_step_drills.py")]
-        command += [str(place / "plan.json"), str(place), asked.device]
-        jobs.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
-    ends = time.monotonic() + asked.limit_s
-    for job in jobs:
-        try:
-            if job.wait(max(1.0, ends - time.monotonic())):
-                print("a job failed: what it had done before is judged", file=sys.stderr)
-        except subprocess.TimeoutExpired:
+    command = [*(["taskset", "-c", cores] if cores else []), sys.executable, "-m", "torch.distributed.run"]
+    command += ["--standalone", f"--nproc_per_node={ranks}", str(HERE / "_step_drills.py")]
+    command += [str(place / "plan.json"), str(place), asked.device]
+    found = []
+    with (place / "job.log").open("w") as log:
+        job = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        for number in range(len(wanted)):
+            folder = place / f"{number:02d}"
+            while not (folder / "times.json").exists() and job.poll() is None and time.monotonic() < asked.ends:
+                time.sleep(0.05)
+            if not (folder / "times.json").exists():
+                if job.poll():
+                    print("a job failed:", (place / "job.log").read_text()[-2000:], file=sys.stderr, flush=True)
+                break
+            found.append(apart(folder, cores))
+            print(json.dumps(found[-1]), flush=True)
+            (folder / "judged").touch()
+        else:
+            job.wait(max(1.0, asked.ends - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        if job.poll() is None:
             job.terminate()
             job.wait()
+    return found
+
+
+def apart(folder: Path, cores: str) -> dict:
+    """Judge in a process of its own, on these cores alone."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(judged_on, (folder, cores))
+
+
+def judged_on(folder: Path, cores: str) -> dict:
+    if cores:
+        os.sched_setaffinity(0, on_cores(cores))
+    return judged(folder)
 
 
 def judged(folder: Path) -> dict:
@@ -91,6 +148,17 @@ def judged(folder: Path) -> dict:
     return {key: round(value, 1) if isinstance(value, float) else value for key, value in found.items()}
 
 
+def check() -> None:
+    """That the job's processes will find what they need, before anything is waited for."""
+    code = "import torch, whichrank.worker.profiler as p; print(torch.__version__, p.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": SOURCE}, check=False,
+                          capture_output=True, text=True)  # fmt: skip
+    told = {"python": sys.executable, "imports": done.stdout.split(), "error": done.stderr[-500:]}
+    print(json.dumps({"check": told, "cores": len(os.sched_getaffinity(0))}), flush=True)
+    if done.returncode:
+        sys.exit("torch or whichrank can't be imported")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=8)
@@ -102,24 +170,34 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="where the profiles and the measured times go")
     parser.add_argument("--judge", type=Path, help="judge what was kept, without a new run")
     asked = parser.parse_args()
+    asked.ends, cuda = time.monotonic() + asked.limit_s, asked.device == "cuda"
+    check()
     with tempfile.TemporaryDirectory() as place:
         out = asked.judge or asked.keep or Path(place)
-        out.mkdir(parents=True, exist_ok=True)
-        if asked.judge is None:
-            run(plans(asked.drills, asked.buckets, asked.ranks, cuda=asked.device == "cuda"), asked, out)
-        with ProcessPoolExecutor() as pool:
-            found = list(pool.map(judged, sorted(told.parent for told in out.glob("**/times.json"))))
-    for one in found:
-        print(json.dumps(one), flush=True)
+        if asked.judge is not None:
+            found = [judged(told.parent) for told in sorted(out.glob("**/times.json"))]
+            print("\n".join(map(json.dumps, found)))
+        else:
+            buckets, late = bucket_plans(asked.buckets, cuda=cuda), late_plans(asked.drills, asked.ranks, cuda=cuda)
+            ends, asked.ends = asked.ends, time.monotonic() + asked.limit_s / 4
+            found = run(buckets, asked.ranks if cuda else max(2, asked.ranks // 2), asked, out / "buckets")
+            asked.ends = ends
+            found += run(late, asked.ranks, asked, out / "late")
+    print(json.dumps(summed(found)), flush=True)
+    return 0
+
+
+def summed(found: list[dict]) -> dict:
     drills = [one for one in found if one["kind"] != "none"]
     others = [one for one in found if one["kind"] == "none"]
-    print(
-        f"{sum(one['named'] for one in drills)} of {len(drills)} named with the right reason; cost within 10 % in "
-        f"{sum(abs(one['cost_off_pct']) <= 10 for one in drills)}; step time without the straggler within 15 % in "
-        f"{sum(abs(one['step_off_pct']) <= 15 for one in drills)}; with one bucket within 15 % in "
-        f"{sum(abs(one['step_off_pct']) <= 15 for one in others)} of {len(others)}"
-    )
-    return 0
+    return {
+        "drills": len(drills),
+        "named_with_reason": sum(one["named"] for one in drills),
+        "cost_within_10_pct": sum(abs(one["cost_off_pct"]) <= 10 for one in drills),
+        "step_without_within_15_pct": sum(abs(one["step_off_pct"]) <= 15 for one in drills),
+        "buckets": len(others),
+        "one_bucket_within_15_pct": sum(abs(one["step_off_pct"]) <= 15 for one in others),
+    }
 
 
 if __name__ == "__main__":

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import stat
 import struct
-import tarfile
 import time
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from whichrank.evidence.compressed import CHUNK, Stream, compression, inflate
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality, Source
+from whichrank.model.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import tarfile
+    import zipfile
 
 MIB = 1 << 20
 TOO_LARGE = "it grows too large when unpacked, as a bomb would"
 # Zip files that are something else: models, arrays, packages, office documents.
 NOT_BUNDLES = {".pt", ".pth", ".ckpt", ".npz", ".whl", ".egg", ".jar", ".docx", ".xlsx", ".pptx", ".apk"}
-TAR_ERRORS = (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, RecursionError, zlib.error)
-ZIP_ERRORS = (zipfile.BadZipFile, RuntimeError, NotImplementedError, struct.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Unpacker:
             self._note(label, f"unpacked in part: {stop}", self._grade(start))
         except UnreadableError as error:
             self._note(label, error.message, "unusable")
-        except TAR_ERRORS + ZIP_ERRORS as error:
+        except (*_tar_errors(), *_zip_errors()) as error:
             self._note(label, f"could not be unpacked ({shortest(error)})", self._grade(start))
         except Exception as error:  # noqa: BLE001 - whatever an archive provokes costs that archive alone
             self._note(label, f"could not be unpacked ({type(error).__name__})", self._grade(start))
@@ -112,6 +113,8 @@ class Unpacker:
             self._note(label, stream.cut, "partial")
 
     def _tar(self, stream: Readable, label: str, ceiling: int) -> Iterator[Item]:
+        import tarfile
+
         guarded = _Guarded(stream)
         # "r|" reads forward only: nothing in the archive can send it back to read a part twice.
         with tarfile.open(fileobj=guarded, mode="r|") as archive:
@@ -142,6 +145,8 @@ class Unpacker:
         size, entries = directory_size(raw)
         if size > self.limits.directory or entries > self.limits.files:
             raise _LimitError("its table of contents is too large")
+        import zipfile
+
         with zipfile.ZipFile(raw) as archive:
             infos = archive.infolist()
             if any(PurePosixPath(info.filename).name == "data.pkl" for info in infos):
@@ -182,7 +187,7 @@ class Unpacker:
         except _LimitError:
             target.unlink()
             raise
-        except TAR_ERRORS as error:
+        except _tar_errors() as error:
             if not size:
                 raise
             self._note(label, f"cut off after {size:,} bytes ({shortest(error)})", "partial")
@@ -274,6 +279,18 @@ def directory_size(raw: BinaryIO) -> tuple[int, int]:
                 found.append((0 if size == 0xFFFFFFFF else size, 0 if entries == 0xFFFF else entries))
             begin = tail.find(mark, begin + 4)
     return max(size for size, _ in found), max(entries for _, entries in found)
+
+
+def _tar_errors() -> tuple[type[Exception], ...]:
+    import tarfile
+
+    return (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, RecursionError, zlib.error)
+
+
+def _zip_errors() -> tuple[type[Exception], ...]:
+    import zipfile
+
+    return (zipfile.BadZipFile, RuntimeError, NotImplementedError, struct.error)
 
 
 def _tar_trouble(member: tarfile.TarInfo) -> str:

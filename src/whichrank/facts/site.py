@@ -14,18 +14,17 @@ out with a note: a broken plug-in must never cost the verdict of the built-in ru
 
 from __future__ import annotations
 
-import configparser
 import csv
 import os
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
 
 from whichrank.model.errors import FactsError
+from whichrank.model.lazy_dataclass import dataclass
 
 VARIABLE = "WHICHRANK_RULES"
 ENTRY_POINTS = "whichrank.rules"
@@ -109,6 +108,8 @@ def _packaged() -> Iterator[Plugin]:
 
 
 def _entries(text: str) -> list[tuple[str, str]]:
+    import configparser
+
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
     try:
         parser.read_string(text)

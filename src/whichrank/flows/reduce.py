@@ -9,7 +9,8 @@ from pathlib import Path
 from whichrank.evidence.intake import collect
 from whichrank.evidence.summary.file import Part, Summary, mark_of, pack
 from whichrank.fleet.local import Failure
-from whichrank.flows.diagnose.reading import outcomes_of
+from whichrank.flows.diagnose.kept_text import Kept, telling_lines, whole_texts
+from whichrank.flows.diagnose.reading import Outcome, outcomes_of
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.dump import Dump
 from whichrank.records.events.base import Event
@@ -19,6 +20,8 @@ from whichrank.records.stack import ProcessStack
 Progress = Callable[[str, int, int], None]
 _EACH = 4096
 """What a file costs beside its bytes."""
+_PER_RANK = 4096
+"""Bytes of a summary: so much it may take, with texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +52,35 @@ def reduce(
         parts = []
         for item, outcome in outcomes:
             readings = outcome if not isinstance(outcome, Failure) else [("", Reading([], "unusable", outcome.message))]
-            parts.append(Part(item, readings, mark_of(item)))
-    summary = Summary(parts, [*(intake.refused if part[0] == 0 else ()), *noted])
-    ranks = {
+            parts.append(Part(item, readings, mark_of(item) if item.kept is None else b""))
+        summary = Summary(parts, [*(intake.refused if part[0] == 0 else ()), *noted])
+        ranks = _ranks(parts)
+        data = _packed(summary, outcomes, _PER_RANK * max(1, len(ranks)))
+    return Reduced(data, len(parts), sum(part.item.size for part in parts), len(ranks))
+
+
+def _packed(summary: Summary, outcomes: Sequence[Outcome], most: int) -> bytes:
+    """With all texts where that is not much. Otherwise with the lines that tell most: where dumps are there, these say
+    why a job hangs, and words are not asked."""
+    if (whole := whole_texts(outcomes)) is not None and len(data := pack(_with(summary, whole))) <= most:
+        return data
+    dumps = any(isinstance(record, Dump) for part in summary.parts for _, r in part.readings for record in r.records)
+    return pack(summary if dumps else _with(summary, telling_lines(outcomes)))
+
+
+def _with(summary: Summary, texts: Kept) -> Summary:
+    parts = [replace(part, text=texts.get((part.item.label, part.item.job), b"")) for part in summary.parts]
+    return replace(summary, parts=parts)
+
+
+def _ranks(parts: Sequence[Part]) -> set[int]:
+    return {
         record.rank
         for part in parts
         for _, reading in part.readings
         for record in reading.records
         if isinstance(record, Dump | ProcessStack | TcpSocket | Event) and record.rank is not None
     }
-    return Reduced(pack(summary), len(parts), sum(part.item.size for part in parts), len(ranks))
 
 
 def _part(items: Sequence[Item], number: int, count: int) -> list[Item]:

@@ -7,7 +7,7 @@ attributes below. Nothing is registered anywhere: the folders are walked.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from whichrank.model.evidence import Quality
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from whichrank.model.verdict import Diagnosis
@@ -30,19 +31,25 @@ class Item:
     mtime_ns: int
     job: str = ""
     """Of a file that holds several jobs: which of them this part is about."""
+    kept: bytes | None = None
+    """Of a file that was reduced: what its summary has of the text, each line at its place. The path is the summary."""
 
     def head(self, count: int = 4096) -> bytes:
+        if self.kept is not None:
+            return self.kept[:count]
         if count <= _HEAD or self.is_small:
             return _start(self.path, self.size, self.mtime_ns)[:count]
         with self.path.open("rb") as stream:
             return stream.read(count)
 
     def read(self) -> bytes:
+        if self.kept is not None:
+            return self.kept
         return _start(self.path, self.size, self.mtime_ns) if self.is_small else self.path.read_bytes()
 
     def open(self) -> BinaryIO:
         """The file from its beginning; a small one is read from the disk once for all who look at it."""
-        return BytesIO(self.read()) if self.is_small else self.path.open("rb")
+        return BytesIO(self.read()) if self.is_small or self.kept is not None else self.path.open("rb")
 
     @property
     def is_small(self) -> bool:

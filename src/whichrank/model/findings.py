@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from whichrank.model import grades
 from whichrank.model.evidence import Ref
 from whichrank.model.grades import Grade as Grade  # noqa: PLC0414 - rules take all parts of a finding from here
 from whichrank.model.grades import Kind as Kind  # noqa: PLC0414
+from whichrank.model.lazy_dataclass import dataclass
 
 Severity = Literal["error", "warning", "info"]
 Category = Literal["hang", "crash", "slow", "corruption", "config", "healthy", "unknown"]
@@ -31,6 +31,8 @@ class CodePlace:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
+    """A device of a host."""
+
     host: str
     index: int
     uuid: str | None = None
@@ -38,12 +40,16 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
+    """One side of a link."""
+
     host: str
     device: str
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
+    """What joins two devices or interfaces."""
+
     a: Endpoint
     b: Endpoint
 

@@ -13,6 +13,9 @@ import os
 import sys
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 SETTINGS = "WHICHRANK_PROFILE"
@@ -33,9 +36,10 @@ class Profile:
         self.seconds, self.most_bytes = float(wishes["seconds"]), int(wishes["most_bytes"])
         self.shapes, self.stacks, self.nvtx = bool(wishes["shapes"]), bool(wishes["stacks"]), bool(wishes["nvtx"])
         self.seen = 0
+        self.stamps: deque[float] = deque(maxlen=8)
+        self.usual: float | None = None
         self.first: int | None = None
         self.running: Any = None
-        self.ranges: Any = None
         self.began = 0.0
         self.handle: Any = None
         self.writing: threading.Thread | None = None
@@ -55,6 +59,7 @@ class Profile:
                 self.first = id(optimizer)
             if id(optimizer) == self.first and not _compiling():
                 self.seen += 1
+                self.stamps.append(time.monotonic())
                 self.turn()
         except Exception as error:  # noqa: BLE001 - a profile never disturbs what it looks at
             self.give_up(error)
@@ -62,23 +67,35 @@ class Profile:
     def turn(self) -> None:
         """What happens at this boundary between steps."""
         if self.running is not None:
-            self.running.step()
+            if not self.nvtx:
+                if self.seen == self.skip + self.steps:
+                    self.tell_cost()
+                self.running.step()
             late = self.began and time.monotonic() - self.began > self.seconds
-            if self.seen > self.skip + self.steps + 1 or late:
+            if self.seen >= self.skip + self.steps + (0 if self.nvtx else 2) or late:
                 self.stop()
         elif self.seen == self.skip:
             self.start()
+
+    def tell_cost(self) -> None:
+        """Put into the profile how long a step took before and takes while this records."""
+        now = _typical(self.stamps)
+        if self.usual is not None and now is not None:
+            told = {"step_before_s": self.usual, "step_recorded_s": now}
+            self.running.add_metadata_json("whichrank", json.dumps(told))
 
     def start(self) -> None:
         from torch.profiler import ProfilerActivity, profile, schedule
 
         torch: Any = sys.modules["torch"]
         if self.nvtx:
-            self.ranges = torch.autograd.profiler.emit_nvtx(record_shapes=self.shapes)
-            self.ranges.__enter__()
+            self.running = _Ranges(torch, self.shapes)
+            self.began = time.monotonic()
+            return
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             activities.append(ProfilerActivity.CUDA)
+        self.usual = _typical(self.stamps)
         # One step to warm up: the first start sets up the device's tracing, which must not be in the profile.
         plan = schedule(wait=0, warmup=1, active=self.steps, repeat=1)
         self.running = profile(
@@ -87,6 +104,7 @@ class Profile:
         )  # fmt: skip
         self.running.start()
         self.began = time.monotonic()
+        self.stamps.clear()
         self.mark()
 
     def mark(self) -> None:
@@ -124,10 +142,9 @@ class Profile:
     def stop(self) -> None:
         """End the recording here, and write it elsewhere."""
         running, self.running = self.running, None
-        self.unmark()
+        if not self.nvtx:
+            self.unmark()
         running.stop()
-        if self.ranges is not None:
-            self.ranges.__exit__(None, None, None)
         if self.handle is not None:
             self.handle.remove()
         self.writing = threading.Thread(target=self.write, args=(running,), name="whichrank-profile", daemon=True)
@@ -138,6 +155,9 @@ class Profile:
             # On Linux a thread has a priority of its own: writing must not take a core from the steps that follow.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
             name = f"{self.folder}/rank-{_rank()}"
+            if self.nvtx:
+                with open(f"{name}.nvtx", "w", encoding="utf-8"):  # noqa: PTH123
+                    return
             draft = f"{self.folder}/.rank-{_rank()}.{os.getpid()}.json.gz"
             running.export_chrome_trace(draft)
             size = os.path.getsize(draft)  # noqa: PTH202
@@ -155,7 +175,8 @@ class Profile:
             if self.handle is not None:
                 self.handle.remove()
             if running is not None:
-                self.unmark()
+                if not self.nvtx:
+                    self.unmark()
                 running.stop()
         except Exception:  # noqa: BLE001, S110 - the job goes on; that is all that counts
             pass
@@ -176,6 +197,32 @@ class Profile:
                 self.complain(error)
         if self.writing is not None:
             self.writing.join(LAST_S)
+
+
+class _Ranges:
+    """NVTX ranges around all operators and collectives, for Nsight Systems.
+
+    Not beside torch.profiler: it refuses to start where ranges are emitted, and CUPTI serves one tool at a time.
+    """
+
+    def __init__(self, torch: Any, shapes: bool) -> None:
+        if not torch.cuda.is_available():
+            raise OSError("NVTX ranges need a CUDA device")
+        self.torch = torch
+        self.ranges = torch.autograd.profiler.emit_nvtx(record_shapes=shapes)
+        torch.cuda.profiler.start()  # for `nsys profile --capture-range=cudaProfilerApi`
+        self.ranges.__enter__()
+
+    def stop(self) -> None:
+        self.ranges.__exit__(None, None, None)
+        self.torch.cuda.profiler.stop()
+
+
+def _typical(stamps: Iterable[float]) -> float | None:
+    """The median of the steps between these moments but for the first, which still settles; None for too few."""
+    moments = list(stamps)[1:]
+    steps = sorted(after - before for before, after in pairwise(moments))
+    return steps[len(steps) // 2] if len(steps) > 1 else None
 
 
 def _compiling() -> bool:

@@ -130,7 +130,7 @@ class Watch:
         until = time.monotonic() + BEAT_S - spread_s() / 4
         while not self.stopped:
             pause, left = self.waiting.pause_s(), until - time.monotonic()
-            if pause > left or standing.dear:
+            if pause is None or pause > left or standing.dear:
                 return self.wait(max(0.0, left))
             if asked := self.wait(pause):
                 return asked
@@ -155,7 +155,7 @@ class Watch:
     def look(self, main: MainThread, standing: Standing) -> None:
         """Where the main thread is, and how far the collectives are."""
         now, before = time.time_ns(), self.recorder.words
-        if self.moves and self.moves_on(standing, now):
+        if self.moves and self.moves_on(main, standing, now):
             return
         changes = main.look(now)
         changes["flags"] |= before.flags & layout.BELOW
@@ -186,13 +186,16 @@ class Watch:
         if entries := min(changes.get("enqueued", 0), ENTRIES):
             self.keep(entries)
 
-    def moves_on(self, standing: Standing, now: int) -> bool:
-        """Every second beat of a job that makes progress: its counters alone, unless they stand."""
+    def moves_on(self, main: MainThread, standing: Standing, now: int) -> bool:
+        """Every second beat of a job that makes progress: its counters and a glance alone, unless they stand."""
         self.moves = False
         counts = standing.look(_ready("torch.distributed.distributed_c10d"), now, in_collective=True)
         words = self.recorder.words
         if not counts or (counts["enqueued"], counts["completed"]) == (words.enqueued, words.completed):
             return False
+        if self.waiting is not None:
+            self.waiting.glance(main, standing.pending)
+            counts.update(self.waiting.told())
         if words.phase == layout.JOINED:  # the main thread may have said its last meanwhile
             self.recorder.note(**counts)
         return True

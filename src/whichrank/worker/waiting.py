@@ -1,4 +1,4 @@
-"""How often the main thread waits for other ranks, and where it is when it does not: four to ten glances a second.
+"""How often the main thread waits for other ranks, and where it is when it does not: two to ten glances a second.
 
 Copied into the job beside `startup.py`: standard library only. Who waits less than all others holds them up.
 """
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 SHORT_S, LONG_S, SPREAD_MS = 0.02, 0.17, 160
 """Between two glances, and how much longer it may be: steps of one length must not be met at one place only."""
-NOW_AND_THEN, MEMORY = 0.15, 32
-"""Share of waits, of about so many glances, above which (and below one minus which) more of them tell more: to wake up
-and look takes 0.2 ms with all caches cold."""
+HARDLY, NOW_AND_THEN, MEMORY = 0.03, 0.15, 32
+"""Shares of waits, of about so many glances, above which (and below one minus which) more of them tell more. For a rank
+that hardly ever waits the beats are enough: to wake up and look takes 0.2 ms with all caches cold."""
 PLACES = 64
 
 
@@ -35,9 +35,12 @@ class Waiting:
         self._ask = 0
         """For so many looks more the recorder is asked between beats, too."""
 
-    def pause_s(self) -> float:
-        """Until the next glance."""
-        return (SHORT_S if NOW_AND_THEN < self._share < 1 - NOW_AND_THEN else LONG_S) + spread_s()
+    def pause_s(self) -> float | None:
+        """Until the next glance; None where there is to be none before the next beat."""
+        mixed = min(self._share, 1 - self._share)
+        if mixed < HARDLY:
+            return None
+        return (SHORT_S if mixed > NOW_AND_THEN else LONG_S) + spread_s()
 
     def glance(self, main: MainThread, pending: Callable[[], bool]) -> None:
         inside, place = main.glance()
@@ -50,7 +53,7 @@ class Waiting:
         self._ask = MEMORY if waits and not inside else self._ask - 1
         self.looks += 1
         self.waits += waits
-        self._share += (waits - self._share) / MEMORY
+        self._share += (waits - self._share) / min(self.looks, MEMORY)
         if waits:
             return
         if place:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import lzma
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -196,6 +197,30 @@ def test_a_summary_of_an_earlier_version_is_read():
         "collective_stack", "comm_init", "cuda_error", "group_init", "group_teardown", "known_message", "nccl_error",
         "peer_closed", "torch_env", "traceback", "watchdog_progress",
     }  # fmt: skip
+
+
+WORDS = "Our switch drops pause frames: PFC is off on two ports and the RoCE traffic class has no priority.\n"
+CHATTER = "".join(f"put {'bcdfghkm'[n % 8] * (n % 40)} aside {n}\n" for n in range(4000))
+
+
+@pytest.mark.parametrize("text", [WORDS, WORDS + CHATTER], ids=["small", "large"])
+def test_where_only_words_tell_they_are_kept(text, tmp_path):
+    (tmp_path / "note").mkdir()
+    (tmp_path / "note/ticket.txt").write_text(f"It got slow after the move.\n{text}")
+    full, short, made = both(tmp_path / "note", tmp_path)
+    assert told(short) == told(full)
+    assert [(f.code, f.evidence) for f in short.findings] == [(f.code, f.evidence) for f in full.findings]
+    assert "CODE210" in full.coverage.found
+    assert len(made.data) < 8192
+
+
+def test_where_dumps_tell_no_large_text_is_kept(tmp_path):
+    place = tmp_path / "job"
+    shutil.copytree(SAMPLES / "flight_recorder/gloo_skip", place)
+    (place / "job.log").write_text(WORDS + CHATTER)
+    parts = file.unpack(reduce([place], jobs=1).data, Path("x"), dumps.Tables()).parts
+    assert not any(part.text for part in parts)
+    assert all(part.item.read() == b"" for part in parts), "never the bytes of the summary itself"
 
 
 def test_two_nodes_are_told_apart(tmp_path):

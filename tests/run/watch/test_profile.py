@@ -29,14 +29,16 @@ def profile(out, world, *options, job=None, **variables):
 
 
 def test_chosen_ranks_of_a_real_job(tmp_path):
-    options = ("--skip", "2", "--steps", "4", "--ranks", "0-1")
-    done = profile(tmp_path / "out", 3, *options, KIND="host", SLOW="1", STEPS="10")
+    options = ("--skip", "5", "--steps", "4", "--ranks", "0-1")
+    done = profile(tmp_path / "out", 3, *options, KIND="host", SLOW="1", STEPS="13")
     assert done.returncode == 0, done.stderr[-2000:]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["rank-0.json.gz", "rank-1.json.gz", "trace.html"]
     report = trace([tmp_path / "out"])
     assert [one.steps for one in report.ranks] == [4, 4]
     assert [(late.rank, late.reason) for late in report.stragglers] == [(1, "host")]
     assert "Rank 1 is late" in done.stderr
+    (cost,) = [note for note in report.notes if note.startswith("A step took")]
+    assert cost in " ".join(done.stderr.split())
     (kind,) = {share.op for share in report.collectives}
     assert kind == "all_reduce"
     assert all(share.bytes for share in report.collectives)
@@ -138,3 +140,44 @@ def test_profiles_go_into_no_folder_of_another(tmp_path, monkeypatch):
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError):
         profile.run(["true"], tmp_path / "out", profile.Wishes(), print)
+
+
+STEPS = """
+p = torch.nn.Parameter(torch.zeros(3)); o = torch.optim.SGD([p], lr=1)
+for number in range(12):
+    p.grad = torch.ones(3); o.step(); time.sleep(0.02); print('step', number, flush=True)
+"""
+
+
+def test_nvtx_ranges_need_a_device(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import time, torch\ntorch.cuda.is_available = lambda: False\n" + STEPS)
+    done = profile(tmp_path / "out", 1, "--nvtx", "--skip", "2", job=[sys.executable, str(script)])
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "step 11" in done.stdout
+    assert "NVTX ranges need a CUDA device" in done.stderr
+
+
+def test_nvtx_ranges_are_there_for_the_chosen_steps_alone(tmp_path):
+    """Stand-ins for the device: torch's context of ranges and the marks that Nsight Systems starts and stops by."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import time, torch, torch.cuda.profiler, torch.autograd.profiler\n"
+        "class Ranges:\n"
+        "    def __init__(self, record_shapes): pass\n"
+        "    def __enter__(self): print('ranges on', flush=True)\n"
+        "    def __exit__(self, *_): print('ranges off', flush=True)\n"
+        "torch.autograd.profiler.emit_nvtx = Ranges\n"
+        "torch.cuda.is_available = lambda: True\n"
+        "torch.cuda.profiler.start = lambda: print('capture on', flush=True)\n"
+        "torch.cuda.profiler.stop = lambda: print('capture off', flush=True)\n" + STEPS
+    )
+    done = profile(tmp_path / "out", 1, "--nvtx", "--skip", "3", "--steps", "4", job=[sys.executable, str(script)])
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stdout.splitlines()
+    on, off = lines.index("ranges on"), lines.index("ranges off")
+    assert lines.index("capture on") == on - 1
+    assert lines.index("capture off") == off + 1
+    assert sum(line.startswith("step") for line in lines[on:off]) == 4
+    assert "NVTX ranges were put around operators and collectives of 1 rank" in done.stderr
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["rank-0.nvtx"]

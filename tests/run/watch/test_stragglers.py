@@ -10,10 +10,10 @@ from whichrank.model.last_words import JOINED, Words
 from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.slowness import verdict_on
 from whichrank.run.watch.stragglers import Straggler, Stragglers
-from whichrank.worker.waiting import NOW_AND_THEN
+from whichrank.worker.waiting import HARDLY, NOW_AND_THEN
 
 LOOK_S = 0.5
-SELDOM, OFTEN = 2, 5
+BEATS, SELDOM, OFTEN = 1, 2, 5
 """Glances in that time, at a rank whose share of waits is far from a half and at others."""
 
 
@@ -35,7 +35,8 @@ class Job:
             self.now += LOOK_S
             self.steps += LOOK_S * self.steps_per_s
             for member, share in zip(self.members, shares, strict=True):
-                glances = OFTEN if NOW_AND_THEN < share < 1 - NOW_AND_THEN else SELDOM
+                mixed = min(share, 1 - share)
+                glances = OFTEN if mixed > NOW_AND_THEN else SELDOM if mixed >= HARDLY else BEATS
                 glances = 0 if member.rank in silent else glances
                 waited = sum(self.random.random() < share for _ in range(glances))
                 words = member.words

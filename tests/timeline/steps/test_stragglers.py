@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.traces import Rank, job, meet
-from whichrank.flows.trace.analyse import trace
+from whichrank.flows.trace.analyse import read_profiles, trace
+from whichrank.records.profiles.steps import WAIT
 
 
 def test_equal_ranks_have_no_straggler(tmp_path):
@@ -134,3 +135,31 @@ def test_threads_that_note_a_collective_late_do_not_hide_the_wait(tmp_path):
     (found,) = trace([tmp_path]).stragglers
     assert (found.rank, found.reason) == (2, "compute")
     assert found.cost_us_per_step == pytest.approx(late, rel=0.05)
+
+
+@pytest.mark.parametrize(("over_ms", "waited"), [(8, False), (99, True)])
+def test_a_host_that_sleeps_while_a_collective_ends_does_not_wait_for_it(tmp_path, over_ms, waited):
+    """Gloo moves data on a thread of its own; the main thread goes on at 100 ms, whenever that is over."""
+
+    def event(category, name, tid, begun, over):
+        return {
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "pid": 1,
+            "tid": tid,
+            "ts": begun * 1e3,
+            "dur": (over - begun) * 1e3,
+        }
+
+    for rank in range(2):
+        events = [
+            event("user_annotation", "ProfilerStep#1", 1, 0, 110),
+            event("cpu_op", "aten::mm", 1, 1, 5),
+            event("user_annotation", "gloo:all_reduce", 2, 5, over_ms),
+            event("cpu_op", "aten::mm", 1, 100, 105),
+        ]
+        document = {"traceEvents": events, "distributedInfo": {"rank": rank, "world_size": 2, "backend": "gloo"}}
+        (tmp_path / f"rank-{rank}.json").write_text(json.dumps(document))
+    ranks, _ = read_profiles([tmp_path])
+    assert [bool((one.links.kind == WAIT).any()) for one in ranks] == [waited, waited]

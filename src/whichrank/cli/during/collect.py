@@ -156,12 +156,13 @@ def _verdict(
     from whichrank.cli.terminal.output import write
     from whichrank.flows.diagnose.next_steps import doubtful
     from whichrank.flows.diagnose.pipeline import diagnose
+    from whichrank.report._words import counted
 
     if not gathered.of("here"):
         hint = "Is the job running there, and are you its user (or root)?"
         if not gathered.of("no job"):
             hint = "Try: ssh NODE true. It must work without a password."
-        raise UsageError(f"no rank was found on {len(gathered.nodes)} nodes", hint)
+        raise UsageError(f"no rank was found on {counted(len(gathered.nodes), 'node')}", hint)
     name = format_name(format_, output)
     with closing(ProgressLine(quiet=quiet)) as progress:
         diagnosis = diagnose([gathered.folder], progress=progress, views=name in DRAWN)

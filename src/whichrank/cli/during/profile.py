@@ -31,7 +31,7 @@ from whichrank.model.errors import UsageError
 )
 @click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record sizes of tensors and collectives.")
 @click.option("--stacks", is_flag=True, help="Record Python stacks too (costs more).")
-@click.option("--nvtx", is_flag=True, help="Also put NVTX ranges around operators and collectives, for Nsight Systems.")
+@click.option("--nvtx", is_flag=True, help="Record nothing, but put NVTX ranges around operators and collectives.")
 @click.option("--no-report", is_flag=True, help="Only record; run `whichrank trace` on it later.")
 @click.option("--quiet", is_flag=True, help="Print nothing on stderr but what the job writes.")
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -58,6 +58,7 @@ def command(
     \b
     whichrank profile -- torchrun --nproc_per_node=8 train.py
     whichrank profile --ranks 0,7 --skip 100 --steps 10 --out prof -- srun python train.py
+    whichrank profile --nvtx -- nsys profile -t cuda,nvtx --capture-range=cudaProfilerApi torchrun … train.py
     """
     from whichrank.run import profile
 
@@ -81,7 +82,9 @@ def concluded(place: Path, skip: int, tell: Callable[[str], None], *, report: bo
     """Say what was recorded."""
     from whichrank.run import profile
 
-    if not profile.recorded(place):
+    if ranges := len(list(place.glob("rank-*.nvtx"))):
+        tell(f"NVTX ranges were put around operators and collectives of {ranges} ranks; Nsight Systems has them")
+    elif not profile.recorded(place):
         tell(f"nothing was recorded: no chosen rank made {skip + 2} steps of a torch optimizer")
     elif report:
         _report(place, tell)

@@ -178,7 +178,9 @@ class Listener:
         """Look at the lines in which known words were found."""
         quoted = self._quotations.lines(chunk) if self._quotations is not None else None
         if found and self._spent_s < _BUDGET_S:
-            self._beside = [word for word in KNOWN.harmless if chunk.buffer.find(word, 0, chunk.size) >= 0]
+            told = sorted(set(chunk.index([place for place, _ in found]).tolist()))
+            text = b"\n".join(chunk.view[chunk.starts[at] : chunk.ends[at]] for at in told)
+            self._beside = [word for word in KNOWN.harmless if word in text]
             lines = self._lines(chunk, found, quoted)
             self._see_all(line for line in lines if self._prose or not self._often.holds(line))
             self._beside = tuple(KNOWN.harmless)
@@ -263,9 +265,10 @@ class Listener:
         line = met.text
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []
-        printed = _is_output(line)
         alike = self._looking_like(line)
-        for signature in alike.signatures if alike.count >= _SURE else self._fitting(line, met.words):
+        signatures = alike.signatures if alike.count >= _SURE else self._fitting(line, met.words)
+        printed = any(signature.library == REPORT for signature in signatures) and _is_output(line)
+        for signature in signatures:
             if signature.library == REPORT and printed:
                 continue  # a program's words, not a person's
             if voice is None:

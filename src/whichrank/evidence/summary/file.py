@@ -40,6 +40,8 @@ class Part:
     readings: list[tuple[str, Reading]] = field(default_factory=list)
     mark: bytes = b""
     """The print of the file that it was made from."""
+    text: bytes = b""
+    """What is kept of a text, each line at its place."""
 
 
 @dataclass(slots=True)
@@ -79,7 +81,7 @@ def pack(summary: Summary) -> bytes:
     parts = [
         {
             "path": part.item.label, "size": part.item.size, "mtime_ns": part.item.mtime_ns, "job": part.item.job,
-            "mark": part.mark,
+            "mark": part.mark, "text": part.text,
             "readings": [
                 {"reader": name, "quality": reading.quality, "note": reading.note,
                  "records": [_packed(record, shared) for record in reading.records]}
@@ -119,6 +121,7 @@ class _Part(msgspec.Struct):
     mark: Any
     """Bytes; text in summaries of earlier versions, which matches no file."""
     readings: list[_Reading]
+    text: bytes = b""
 
 
 class _Document(msgspec.Struct):
@@ -141,9 +144,10 @@ def unpack(data: bytes, path: Path, tables: dumps.Tables) -> Summary:
         raise UnreadableError(f"a damaged summary: {error}"[:200]) from error
     found = Summary(refused=[Source(*row) for row in document.refused])
     for part in document.parts:
-        item = Item(path, part.path, part.size, part.mtime_ns, part.job)
+        item = Item(path, part.path, part.size, part.mtime_ns, part.job, part.text)
         readings = [(reading.reader, _restored(reading, document.shared, tables)) for reading in part.readings]
-        found.parts.append(Part(item, readings, part.mark if isinstance(part.mark, bytes) else b""))
+        mark = part.mark if isinstance(part.mark, bytes) else b""
+        found.parts.append(Part(item, readings, mark, part.text))
     return found
 
 

@@ -9,7 +9,7 @@ _BLOCK = 1 << 20
 
 def tail(item: Item, most: int) -> tuple[int, bytes]:
     """The number of the first line, and all of a small text or the last `most` bytes of another."""
-    if item.is_small:
+    if item.is_small or item.kept is not None:
         return 1, item.read()
     first = 1
     with item.path.open("rb") as stream:

@@ -81,12 +81,17 @@ def _in_chunk(chunk: Chunk, finder: Words) -> tuple[Indices, Indices, Hashes, In
     headers = chunk.index([place for place, word in places if word == _BEGINS]).tolist()
     if headers:
         told, ends = _with_blocks(chunk, told, headers)
-    # The sum of the weights of all bytes before each line.
-    before = np.zeros(len(chunk.ends) + 1, np.uint64)
-    np.cumsum(
-        np.add.reduceat(_WEIGHTS[chunk.text[: chunk.size]], chunk.starts[chunk.starts < chunk.size]), out=before[1:]
-    )
-    return told + chunk.first, ends - told + 1, before[ends + 1] - before[told], _ranks(chunk)[told]
+    return told + chunk.first, ends - told + 1, _looks(chunk, chunk.starts[told], chunk.ends[ends]), _ranks(chunk)[told]
+
+
+def _looks(chunk: Chunk, starts: Indices, stops: Indices) -> Hashes:
+    """The sum of the weights of the bytes of each."""
+    if not len(starts):
+        return np.zeros(0, np.uint64)
+    text = np.concatenate([chunk.text[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)])
+    sizes = stops - starts
+    sums: Hashes = np.add.reduceat(_WEIGHTS[text], np.cumsum(sizes) - sizes)
+    return sums
 
 
 def _with_blocks(chunk: Chunk, told: Indices, headers: list[int]) -> tuple[Indices, Indices]:

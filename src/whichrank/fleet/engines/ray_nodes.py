@@ -10,20 +10,23 @@ import contextlib
 import json
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from whichrank.fleet.engines import Engine, _ray_relay
 from whichrank.model.errors import UsageError
 
-_START_S = 120.0
+_START_S, _REACH_S = 120.0, 10.0
 
 
 def engine(address: str = "auto") -> Engine:
     """`auto`, HOST:PORT of the cluster, or `ray://HOST:10001` for Ray's client server."""
+    _reach(address)
     folder = Path(tempfile.mkdtemp(prefix="whichrank-ray-"))
     place = folder / "hub"
     hub = subprocess.Popen(  # noqa: S603 - our own module
@@ -38,6 +41,19 @@ def engine(address: str = "auto") -> Engine:
         return [*relay, nodes[host]["id"], "--", *command]
 
     return Engine("ray", tuple(nodes), wrap, addresses={name: node["address"] for name, node in nodes.items()})
+
+
+def _reach(address: str) -> None:
+    """Ray tries an address for minutes at which nobody answers."""
+    where = urlsplit(address if "://" in address else f"//{address}")
+    if where.port is None:
+        return
+    try:
+        socket.create_connection((where.hostname or "", where.port), _REACH_S).close()
+    except OSError as error:
+        raise UsageError(
+            f"no Ray cluster at {address}: {error.strerror or error}", "Does `ray status` see it?"
+        ) from error
 
 
 def _nodes(hub: subprocess.Popen[bytes], address: str) -> dict[str, dict[str, str]]:

@@ -34,6 +34,9 @@ def _ask(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", "") or str(error)
-        raise UsageError(f"{command[0]} failed: {said.strip()[:200]}", "Are Slurm's commands on the path?") from error
+        said = (getattr(error, "stderr", "") or str(error)).strip().split("\n")[-1]
+        hint = (
+            "Are Slurm's commands on the path?" if isinstance(error, FileNotFoundError) else f"Try: {' '.join(command)}"
+        )
+        raise UsageError(f"{command[0]} failed: {said[:200]}", hint) from error
     return done.stdout

@@ -77,6 +77,11 @@ def _may_hold_code(item: Item) -> bool:
     return item.size <= (_MOST_CODE if suffix == ".py" else _LARGEST_NOTE) and suffix in (".py", *_NOTES)
 
 
+def holds_code(item: Item) -> bool:
+    """Whether there is code in it that would be read."""
+    return _may_hold_code(item) and bool(_code_of(item))
+
+
 def _code_of(item: Item) -> str:
     """The Python in an item, each line where it stands there; empty where there is none."""
     try:

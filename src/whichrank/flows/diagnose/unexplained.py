@@ -33,7 +33,7 @@ _LONGEST, _MOST = 600, 16_000
 
 def closest_causes(items: Iterable[Item]) -> list[ClosestCause]:
     """The causes whose wording comes closest to a text that speaks of trouble, the closest first."""
-    places = list(new_lines(_texts(items)))
+    places = list(new_lines(texts_of(items)))
     troubles = [at for at, (_, _, text) in enumerate(places) if _is_trouble(text.lower())]
     if all(_accounted_for(places[at][2]) for at in troubles):
         return []
@@ -54,7 +54,8 @@ def _stated(places: list[tuple[str, int, str]], troubles: list[int], ranked: lis
     return []
 
 
-def _texts(items: Iterable[Item]) -> Iterator[tuple[str, bytes]]:
+def texts_of(items: Iterable[Item]) -> Iterator[tuple[str, bytes]]:
+    """Label and beginning of those that somebody wrote."""
     for item in items:
         try:
             data = item.head(_LARGEST)

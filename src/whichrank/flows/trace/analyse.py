@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -19,6 +20,7 @@ from whichrank.model.step_report import StepReport
 from whichrank.records.profiles.steps import RankSteps
 from whichrank.records.profiles.trace import Trace
 from whichrank.timeline.steps.analysis import STATES, Profiled, Steps, together
+from whichrank.timeline.steps.intervals import median
 from whichrank.timeline.steps.reduce import reduced
 
 if TYPE_CHECKING:
@@ -191,8 +193,11 @@ def _judged(case: Profiled, sources: Sequence[Source]) -> tuple[list[Finding], C
 def profile_rules() -> list[Any]:
     """The rules on profiles, by the names of their files; the many others are not loaded."""
     root = Path(import_module("whichrank").__path__[0])
-    files = (file.relative_to(root.parent).with_suffix("") for file in root.glob(f"rules/**/*{SUFFIX}.py"))
-    rules = [import_module(".".join(file.parts)) for file in files]
+    names = []
+    for folder, below, files in os.walk(root / "rules"):  # pathlib's glob would take longer than the rules
+        below[:] = [name for name in below if name != "__pycache__"]
+        names += [Path(folder, file) for file in files if file.endswith(f"{SUFFIX}.py")]
+    rules = [import_module(".".join(name.relative_to(root.parent).with_suffix("").parts)) for name in names]
     return sorted(rules, key=lambda rule: str(rule.CODE))
 
 
@@ -200,6 +205,16 @@ def _nothing(sources: Sequence[Source]) -> str:
     if not sources:
         raise UsageError("the files hold no profile", "Give profiles of torch.profiler or a folder of them.")
     return "no profile could be read"
+
+
+def _cost(steps: Steps) -> list[str]:
+    """What the recording itself cost, where it was measured."""
+    signs = [one.signs for one in steps.ranks if "unrecorded_step_ns" in one.signs]
+    if not signs:
+        return []
+    before, then = (median([one[key] for one in signs]) / 1e6 for key in ("unrecorded_step_ns", "recorded_step_ns"))
+    more = 100 * (then / before - 1)
+    return [f"A step took {before:.1f} ms before the recording and {then:.1f} ms in it ({more:+.1f} %)."]
 
 
 def _notes(steps: Steps) -> list[str]:
@@ -225,6 +240,7 @@ def _notes(steps: Steps) -> list[str]:
     worlds = [one.world for one in steps.ranks if one.world]
     if worlds and len(steps.ranks) < max(worlds):
         notes.append(f"{len(steps.ranks)} of {max(worlds)} ranks: who waits for the others is not known.")
+    notes += _cost(steps)
     if steps.replayed is None and len(steps.ranks) > 1:
         notes.append("The steps could not be replayed: gains are estimates by shares alone.")
     return notes

@@ -52,9 +52,10 @@ class Spans:
 
     def of(self, *kinds: int) -> Spans:
         """The rows of these kinds."""
-        wanted = np.zeros(PYTHON + 1, np.bool_)
-        wanted[list(kinds)] = True
-        return self.where(wanted[self.kind])
+        wanted = self.kind == kinds[0]
+        for kind in kinds[1:]:
+            wanted |= self.kind == kind
+        return self.where(wanted)
 
 
 class Collective(NamedTuple):
@@ -110,6 +111,8 @@ class Trace:
     """The file stops before its events do: kernels may be missing anywhere, since events are in no certain order."""
     profiler_steps: int = 0
     """How many different steps the profiler marked (`ProfilerStep#…`)."""
+    step_s: tuple[float, float] | None = None
+    """A typical step before the recording and while it ran, where `whichrank profile` took it."""
     only_group: Collective | None = None
     """The process group of a job that has but one."""
     collectives_only: bool = False

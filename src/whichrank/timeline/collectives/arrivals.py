@@ -10,12 +10,12 @@ there the arrivals themselves are compared, on clocks that the collectives have 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from whichrank.model.lazy_dataclass import dataclass
 from whichrank.timeline.clocks.collectives import Clock
 from whichrank.timeline.collectives.attendance import attendance
 from whichrank.timeline.collectives.channels import channels
@@ -155,9 +155,12 @@ def _waits(
 def _judge(lineup: Lineup, shared: _Shared, waits: npt.NDArray[np.float64], measure: str) -> Late | None:
     rows = shared.rows
     created = lineup.created[rows]
-    ranks, inverse, count = np.unique(lineup.rank[rows], return_inverse=True, return_counts=True)
+    met = np.bincount(lineup.rank[rows])
+    ranks = np.flatnonzero(met)
+    count = met[ranks]
     if len(ranks) < 2 or count.min() < ENOUGH:
         return None
+    inverse = (np.cumsum(met > 0) - 1)[lineup.rank[rows]]
     total = np.bincount(inverse, waits).astype(np.float64)
     mean = total / count
     begin = np.full(len(ranks), np.iinfo(np.int64).max)

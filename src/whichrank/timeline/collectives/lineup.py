@@ -9,13 +9,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import STARTED, Call, Dump
 from whichrank.timeline.collectives.completed import drop_foreign_status, marks, of_messages, settle
 from whichrank.timeline.collectives.signature import Signature, signature
@@ -147,7 +148,7 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: _Calls) -> dict[
     group_map = np.array(groups, np.int32)
     call = call_map[dump.call]
     ends = of_messages(dump)
-    for index in np.unique(dump.call[ends]).tolist():
+    for index in sorted(set(dump.call[ends].tolist())):
         twin = replace(dump.calls[index], p2p=True)
         call[ends & (dump.call == index)] = calls.numbers.setdefault(twin, len(calls.numbers))
     done, aborted, issued = marks(dump)

@@ -6,10 +6,11 @@ Only troubled meetings become objects: unfinished ones and those whose members d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from whichrank.model.lazy_dataclass import dataclass
 from whichrank.timeline.collectives.attendance import Attendance, attendance
 from whichrank.timeline.collectives.channels import Channel, Rows, channels, in_one_batch
 from whichrank.timeline.collectives.lineup import Bools, Lineup

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from whichrank.model.findings import CodePlace
+from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Call
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup

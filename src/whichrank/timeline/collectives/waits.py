@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from whichrank.model.lazy_dataclass import dataclass
 from whichrank.timeline.collectives.meetings import Meeting, Meetings
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from whichrank.model.findings import CodePlace
+from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack, innermost_user_frame, is_user_frame, main_thread
 

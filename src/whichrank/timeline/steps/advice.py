@@ -11,7 +11,7 @@ from whichrank.facts.bandwidths import bus_factor
 from whichrank.model.step_report import Advice, CollectiveShare
 from whichrank.records.profiles.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
 from whichrank.timeline.steps import replay
-from whichrank.timeline.steps.buckets import Small, small_buckets
+from whichrank.timeline.steps.buckets import USUAL, Small, small_buckets
 from whichrank.timeline.steps.collectives import payload
 from whichrank.timeline.steps.intervals import median
 from whichrank.timeline.steps.matching import Matched
@@ -26,6 +26,8 @@ TRUSTED = 0.05
 """A replay that misses the recorded time by more than this says little about other times."""
 SMALL = 256 << 10
 """An all-reduce of this size takes as long as an empty one."""
+EVERY = 1 << 20
+"""More all-reduces than a step has: all of them become one."""
 LARGEST_BUCKET = 512 << 20
 """All-reduces that are larger gain nothing from being merged."""
 _IDLE = {
@@ -208,10 +210,11 @@ def fitted(scene: Scene) -> tuple[float, float] | None:
     """What an all-reduce costs: nanoseconds per call and per byte, by those of the recording; None without sizes."""
     if scene.play is None:
         return None
+    took = replay.alone(scene.play, scene.matched)
     points = [
-        (float(payload(what) or 0), scene.play.transfer[op])
+        (float(payload(what) or 0), took[op])
         for op, what in enumerate(scene.matched.what)
-        if what.op == "all_reduce" and payload(what) and op in scene.play.transfer
+        if what.op == "all_reduce" and payload(what) and op in took
     ]
     sizes = sorted({size for size, _ in points})
     if len(points) < 4 or (len(sizes) < 2 and sizes[0] > SMALL):
@@ -238,8 +241,8 @@ def _buckets(scene: Scene) -> list[Advice]:
     if best is None or max(sizes) > LARGEST_BUCKET:
         return []
     now = max(sizes) / (1 << 20)
-    times = f"{best[1]} times as large" if best[1] < 1 << 20 else "one for all gradients"
-    wanted = now * best[1] if best[1] < 1 << 20 else sum(sizes) / scene.steps / (1 << 20)
+    times = f"{best[1]} times as large" if best[1] < EVERY else "one for all gradients"
+    wanted = now * best[1] if best[1] < EVERY else sum(sizes) / scene.steps / (1 << 20)
     if signs.get("forwards") or signs.get("fsdp_unshards") or signs.get("deepspeed"):
         setting = f"DDP bucket_cap_mb={max(1, round(wanted))}, DeepSpeed reduce_bucket_size, FSDP: wrap larger units"
     else:
@@ -251,7 +254,7 @@ def _buckets(scene: Scene) -> list[Advice]:
 def _best_merge(scene: Scene, cost: tuple[float, float]) -> tuple[float, int] | None:
     """The gain of the most rewarding number of all-reduces to make one of, and that number."""
     best: tuple[float, int] | None = None
-    for together in (2, 4, 8, 1 << 20):
+    for together in (2, 4, 8, EVERY):
         merged = replay.merged_buckets(scene.play, scene.matched, together, cost) if scene.play else None
         gain = _gain(scene, merged)
         if gain is not None and (best is None or gain > best[0]):
@@ -262,13 +265,15 @@ def _best_merge(scene: Scene, cost: tuple[float, float]) -> tuple[float, int] | 
 def _filled(scene: Scene, small: Small) -> Advice:
     """DDP's buckets were made smaller than they are by default."""
     cost = fitted(scene)
-    best = _best_merge(scene, cost) if cost is not None else None
+    gain = None
+    if cost is not None and scene.play is not None:
+        gain = _gain(scene, replay.merged_buckets(scene.play, scene.matched, EVERY, cost, USUAL))
     words = f"Fill DDP's buckets: {small.buckets} all-reduces per backward pass, {small.usual} by default."
     why = f"{small.bytes / (1 << 20):.1f} MB of gradients in buckets of {small.bytes / small.buckets / 1024:.0f} kB"
     if cost is not None:
         why += f"; each all-reduce costs {cost[0] / 1e3:.0f} µs before it moves a byte"
     setting = "DistributedDataParallel(bucket_cap_mb=25), the default"
-    return Advice(words, setting, best[0] if best else None, _sure(scene, 0.6), why, "small-buckets")
+    return Advice(words, setting, gain, _sure(scene, 0.6), why, "small-buckets")
 
 
 def _settings(scene: Scene) -> list[Advice]:

@@ -17,6 +17,8 @@ SHORT_NS = 2_000
 """Gaps that are shorter are the device's own pace, not waits."""
 LATE_NS = 1_000_000
 """How late a host thread may note the end of what it moved, besides a tenth of the wait."""
+WOKEN_NS = 5_000_000
+"""How long a thread of a busy host may take to go on after what it waited for."""
 TOP = 4
 
 
@@ -32,6 +34,8 @@ def link_up(trace: Trace, work: Work, launched: Longs, bounds: tuple[int, int], 
     at, kind, call = at[order], kind[order], call[order]
     edges = np.concatenate(([start], at, [end]))
     waiting = Cover(waits.start, waits.end)
+    if not work.on_device:  # nobody waits for what it has not called yet
+        waiting = waiting & work.communication
     own = np.diff(edges) - waiting.within(edges[:-1], edges[1:])
     spent = _spent(work, waiting, edges)
     top, top_ns = _top(trace, work, edges)
@@ -59,6 +63,8 @@ def _waits(trace: Trace, work: Work, launched: Longs, bounds: tuple[int, int]) -
         near = ~ended & (end - start > LATE_NS // 5) & (ends[soon] >= end) & (ends[soon] - end < slack)
         near &= calls.start[order[soon]] <= start + slack
         over, which, ended = np.where(near, end, over), np.where(near, order[soon], which), ended | near
+        # Who goes on long after the end did not wait for it: it slept, read or computed where nothing shows.
+        ended &= end - over <= np.maximum(WOKEN_NS, over - start)
     if work.on_device:
         ended &= _could_not_begin(trace, work, launched, end, over)
     return Cover(start[ended], over[ended]), which[ended]

@@ -244,9 +244,30 @@ def _transfers(matched: Matched, before: Mapping[int, set[int]], ends: Any) -> d
     last = np.maximum.reduceat(matched.start, matched.first[played]).tolist() if len(played) else []
     found = {}
     for op, arrived in zip(played.tolist(), last, strict=True):
-        begun = max((ends[earlier] for earlier in before.get(op, ())), default=arrived)
-        found[op] = max(0.0, ends[op] - max(begun, arrived))
+        begun = arrived
+        for earlier in before.get(op, ()):
+            begun = max(begun, ends[earlier])
+        found[op] = max(0.0, ends[op] - begun)
     return found
+
+
+def alone(play: Play, matched: Matched) -> dict[int, float]:
+    """How long each transfer would have taken by itself: those that ran beside each other shared the time.
+
+    Gloo moves two at once; NCCL, on the one stream of a group, one after the other.
+    """
+    ops = np.array(sorted(play.transfer), np.int64)
+    if not len(ops):
+        return {}
+    over = np.asarray(_ends(matched))[ops]
+    begun = over - np.array([play.transfer[op] for op in ops.tolist()])
+    edges = np.concatenate((begun, over))
+    order = np.argsort(edges, kind="stable")
+    active = np.cumsum(np.where(order < len(ops), 1, -1))
+    shares = np.diff(edges[order]) / np.maximum(active[:-1], 1)
+    passed = np.empty(len(edges))
+    passed[order] = np.concatenate(([0.0], np.cumsum(shares)))
+    return dict(zip(ops.tolist(), (passed[len(ops) :] - passed[: len(ops)]).tolist(), strict=True))
 
 
 def _ends(matched: Matched) -> Any:
@@ -320,12 +341,16 @@ def own_clock(chain: Chain) -> Any:
     return np.cumsum(np.asarray(chain.own, np.float64))
 
 
-def merged_buckets(play: Play, matched: Matched, together: int, cost: tuple[float, float]) -> Play | None:
-    """All-reduces that follow one another, `together` at a time; `cost` is (per call, per byte) in nanoseconds.
+def merged_buckets(
+    play: Play, matched: Matched, together: int, cost: tuple[float, float], most: float = float("inf")
+) -> Play | None:
+    """All-reduces that follow one another, `together` at a time or until they hold `most` bytes, as DDP fills buckets.
+
+    `cost` is (per call, per byte) in nanoseconds.
 
     A merged one is ready when its last part is, as DDP's buckets are. None where there is nothing to merge.
     """
-    into = _merging(play, matched, together)
+    into = _merging(play, matched, together, most)
     if len(set(into.values())) == len(into):
         return None
     size: dict[int, float] = {}
@@ -343,21 +368,23 @@ def merged_buckets(play: Play, matched: Matched, together: int, cost: tuple[floa
     return Play([_merged_chain(chain, into) for chain in play.chains], transfer, before)
 
 
-def _merging(play: Play, matched: Matched, together: int) -> dict[int, int]:
+def _merging(play: Play, matched: Matched, together: int, most: float) -> dict[int, int]:
     """Which operation each all-reduce becomes a part of: the last of its bunch. Bunches end with the step."""
     into: dict[int, int] = {}
     chain = max(play.chains, key=lambda one: len(one.op))
     bunch: list[int] = []
+    filled = 0.0
     place: tuple[object, ...] = ()
     for kind, op in zip(chain.kind, chain.op, strict=True):
         what = matched.what[op]
         if kind != ARRIVE or what.op != "all_reduce":
             continue
         here = int(matched.step[op]), what.group, what.ranks, what.dtype
-        if here != place or len(bunch) == together:
+        if here != place or len(bunch) == together or filled >= most:
             into.update(dict.fromkeys(bunch, bunch[-1]) if bunch else {})
-            bunch, place = [], here
+            bunch, place, filled = [], here, 0.0
         bunch.append(op)
+        filled += payload(what) or 0
     into.update(dict.fromkeys(bunch, bunch[-1]) if bunch else {})
     return into
 

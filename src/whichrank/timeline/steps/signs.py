@@ -49,6 +49,8 @@ def signs_of(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]],
     found["pageable_copies"] = len(mine) / steps
     found["pageable_ns"] = float((mine.end - mine.start).sum()) / steps
     found.update(_launches(trace, launched, steps))
+    if trace.step_s is not None:
+        found["unrecorded_step_ns"], found["recorded_step_ns"] = (1e9 * one for one in trace.step_s)
     return found
 
 

@@ -109,17 +109,18 @@ def work_of(trace: Trace) -> Work:
     return Work(
         spans=spans,
         calls=calls,
-        compute=_cover(spans.of(COMPUTE)),
-        communication=_cover(calls),
-        memory=_cover(spans.of(MEMORY)),
+        compute=_cover(spans, COMPUTE),
+        communication=union(calls.start, calls.end),
+        memory=_cover(spans, MEMORY),
         on_device=bool(len(device)),
         why=reasons,
         why_spans=_why_spans(trace, flags),
     )
 
 
-def _cover(spans: Spans) -> Cover:
-    return union(spans.start, spans.end)
+def _cover(spans: Spans, kind: int) -> Cover:
+    rows = spans.kind == kind
+    return union(spans.start[rows], spans.end[rows])
 
 
 def _operators(trace: Trace, loading: Cover) -> Spans:
@@ -146,8 +147,9 @@ def _operators(trace: Trace, loading: Cover) -> Spans:
 def _reasons(trace: Trace, flags: Flags) -> dict[int, Cover]:
     host = trace.host
     found = {}
+    named = flags[host.name]
     for reason in (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING):
-        rows = (flags[host.name] == reason) & _may(host, reason)
+        rows = (named == reason) & _may(host, reason)
         found[reason] = union(host.start[rows], host.end[rows])
     busy = among(host.kind, (OPERATOR, RUNTIME))
     found[HOST] = union(host.start[busy], host.end[busy])

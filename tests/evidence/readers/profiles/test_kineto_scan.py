@@ -170,6 +170,24 @@ def test_odd_values(built, key, value, tmp_path):
     compare(built, b'{"traceEvents":[' + b",".join((event, odd, event)) + b"]}", tmp_path)
 
 
+@pytest.mark.parametrize("turn", range(6))
+def test_titles_that_are_told_again_and_again(built, turn, tmp_path):
+    """The last one counts, whatever was told between; some profilers write the same few before every span."""
+    rng = random.Random(turn)
+    titles = [
+        {"name": name, "ph": "M", "ts": 0, "pid": pid, "tid": 0, "args": {"name" if "name" in name else "labels": text}}
+        for name in ("process_name", "thread_name", "process_labels") for pid in (1, 2) for text in ("a", "b", "ab")
+    ]  # fmt: skip
+    chosen = rng.sample(titles, rng.choice((2, 3, 4, 9)))
+    events = []
+    for number in range(rng.choice((30, 300))):
+        events += chosen if rng.random() < 0.6 else rng.choices(titles, k=rng.randrange(4))
+        events.append(
+            {"name": "k", "ph": "X", "cat": "cpu_op", "ts": number, "dur": 1, "pid": 1 + number % 2, "tid": 0}
+        )
+    compare(built, json.dumps({"traceEvents": events}).encode(), tmp_path)
+
+
 def test_it_can_be_switched_off(monkeypatch):
     monkeypatch.setenv("WHICHRANK_NATIVE", "0")
     scan.library.cache_clear()

@@ -90,7 +90,18 @@ def _identified(item: Item, around: dict[str, Any]) -> Trace:
         accelerator=str(first.get("name") or "")[:80] if isinstance(first, dict) else "",
         base_ns=_whole(around.get("baseTimeNanoseconds"), 1 << 62) or 0,
         reader=NAME,
+        step_s=_step_times(around.get("whichrank")),
     )
+
+
+def _step_times(told: Any) -> tuple[float, float] | None:
+    """What `whichrank profile` measured beside its recording."""
+    if not isinstance(told, dict):
+        return None
+    before, then = told.get("step_before_s"), told.get("step_recorded_s")
+    if not isinstance(before, float) or not isinstance(then, float) or not (0 < before < 1e6 and 0 < then < 1e6):
+        return None
+    return before, then
 
 
 def _only_group(around: dict[str, Any]) -> Collective | None:

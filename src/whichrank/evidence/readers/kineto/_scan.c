@@ -88,6 +88,13 @@ typedef struct {
     uint32_t from, size, place, text;
 } Title;
 
+/* The newest events with `ph` M of a batch: some profilers write the same few before every span. */
+#define RECENT 8u
+typedef struct {
+    const uint8_t *at;
+    uint32_t size, title; /* title: which one it gave, +1; 0: none */
+} Seen;
+
 typedef struct {
     Memory *memory;
     const uint8_t *data, *end;
@@ -95,6 +102,8 @@ typedef struct {
     uint32_t n_rows, cap_rows;
     Title *titles;
     uint32_t n_titles, cap_titles;
+    Seen recent[RECENT];
+    uint32_t n_recent, back; /* how many M events there were; how far back the one before was found again */
     uint32_t n_events;
     int exact; /* times with decimals may be as large as those since 1970 */
 } Batch;
@@ -819,6 +828,40 @@ static int title(Batch *batch, const Event *event, const uint8_t *begun, const u
     return 1;
 }
 
+static int is_again(const Seen *seen, const uint8_t *p, const uint8_t *end)
+{
+    return seen->size && (ptrdiff_t)seen->size <= end - p && same(p, seen->at, seen->size);
+}
+
+/* An event that is the same as a recent one to the byte, which is told again; NULL for any other. */
+static const uint8_t *again(Batch *batch, const uint8_t *p)
+{
+    const Seen *seen = &batch->recent[(batch->n_recent - batch->back) % RECENT];
+    if (!batch->back || !is_again(seen, p, batch->end))
+        return NULL;
+    Seen now = {p, seen->size, 0};
+    if (seen->title) {
+        if (!grow((void **)&batch->titles, &batch->cap_titles, batch->n_titles + 1, sizeof(Title)))
+            return NULL;
+        batch->titles[batch->n_titles++] = batch->titles[seen->title - 1];
+        now.title = batch->n_titles;
+    }
+    batch->recent[batch->n_recent++ % RECENT] = now;
+    return p + now.size;
+}
+
+/* Remember an M event, and how far back it stood before. */
+static void remember(Batch *batch, const uint8_t *p, uint32_t size, uint32_t title)
+{
+    batch->back = 0;
+    for (uint32_t back = 1; back < RECENT && !batch->back; back++) {
+        const Seen *seen = &batch->recent[(batch->n_recent - back) % RECENT];
+        if (seen->size == size && is_again(seen, p, batch->end))
+            batch->back = back;
+    }
+    batch->recent[batch->n_recent++ % RECENT] = (Seen){p, size, title};
+}
+
 static int span(Batch *batch, const Event *event)
 {
     Row row = {.stream = event->stream, .link = event->link};
@@ -854,8 +897,10 @@ static int parse(Batch *batch)
     const uint8_t *p = space(batch->data), *over;
     for (;;) {
         Event event = blank();
-        uint8_t ph;
-        over = follow(&batch->memory->shapes, p, batch->end, &event, &ph);
+        uint8_t ph = 0;
+        over = again(batch, p);
+        if (over == NULL)
+            over = follow(&batch->memory->shapes, p, batch->end, &event, &ph);
         if (over == NULL) {
             if (*p != '{')
                 return 0;
@@ -868,8 +913,12 @@ static int parse(Batch *batch)
         batch->n_events++;
         if (ph == 'X' && !span(batch, &event))
             return 0;
-        if (ph == 'M' && !title(batch, &event, p, over))
-            return 0;
+        if (ph == 'M') {
+            uint32_t before = batch->n_titles;
+            if (!title(batch, &event, p, over))
+                return 0;
+            remember(batch, p, (uint32_t)(over - p), batch->n_titles > before ? batch->n_titles : 0);
+        }
         p = space(over);
         if (p >= batch->end)
             return 1;

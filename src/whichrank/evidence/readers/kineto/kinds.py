@@ -9,6 +9,7 @@ ncclDevKernel_AllReduce_Sum_f32_RING_LL (2.19), ncclSymkDevKernel_… (2.27), nc
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from whichrank.records.profiles.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, PYTHON, RUNTIME, SYNC
 
@@ -39,9 +40,15 @@ _HOST_COLLECTIVE = re.compile(r"^(?:gloo|mpi|ucc|hccl_cpu):\w")
 _ANNOUNCED = re.compile(r"^(?:nccl|rccl|hccl|xccl|ucc|gloo|mpi|c10d):+\w|^record_param_comms$")
 
 
+@lru_cache(maxsize=4096)
+def communicates(name: str) -> bool:
+    """Whether a kernel of this name moves data between devices."""
+    return bool(_COMMUNICATES.search(name))
+
+
 def may_tell(name: str) -> bool:
     """Whether a span of this name may carry a collective's arguments."""
-    return bool(_ANNOUNCED.match(name) or _COMMUNICATES.search(name))
+    return bool(_ANNOUNCED.match(name)) or communicates(name)
 
 
 def device_kind(name: str, kind: int) -> int:
@@ -50,7 +57,7 @@ def device_kind(name: str, kind: int) -> int:
         return kind
     if name.startswith("triton_"):  # a fused kernel may be named for what it follows
         return COMPUTE
-    if _COMMUNICATES.search(name):
+    if communicates(name):
         return COMMUNICATION
     return MEMORY if _MOVES.match(name) else COMPUTE
 

@@ -123,10 +123,9 @@ class Skimmer:
         some = np.flatnonzero(via[lines] & (spoken[lines] == 1) & (whose != _NOBODY) & _informs(chunk, places))
         if len(some) < _WORTH_IT:
             return done, found
-        weights = np.zeros(chunk.size + 1, np.uint64)
-        np.cumsum(_WEIGHTS[chunk.text[: chunk.size]], out=weights[1:])
-        begins = np.minimum(places[some] + _BEHIND, chunk.ends[lines[some]])
-        shapes = (weights[chunk.ends[lines[some]]] - weights[begins]) * _ODD + whose[some].astype(np.uint64)
+        ends = chunk.ends[lines[some]]
+        begins = np.minimum(places[some] + _BEHIND, ends)
+        shapes = _weighed(chunk, begins, ends) * _ODD + whose[some].astype(np.uint64)
         order = np.argsort(shapes, kind="stable")
         for alike in np.split(some[order], np.flatnonzero(np.diff(shapes[order])) + 1):
             process = int(whose[alike[0]])
@@ -179,6 +178,16 @@ def _with_signs(chunk: Chunk, begins: list[int], ends: list[int]) -> Indices:
     edges = np.cumsum(np.subtract(ends, begins) + 1)
     found = np.array([sign.start() for sign in SIGNS.finditer(text)], np.int64)
     return np.searchsorted(edges, found, side="right")
+
+
+def _weighed(chunk: Chunk, begins: Indices, ends: Indices) -> npt.NDArray[np.uint64]:
+    """The sum of the weights of the bytes of each message."""
+    text = np.concatenate([chunk.text[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)])
+    before = np.zeros(len(text) + 1, np.uint64)
+    np.cumsum(_WEIGHTS[text], out=before[1:])
+    edges = np.cumsum(ends - begins)
+    sums: npt.NDArray[np.uint64] = before[edges] - before[edges - (ends - begins)]
+    return sums
 
 
 def _informs(chunk: Chunk, places: Indices) -> Flags:

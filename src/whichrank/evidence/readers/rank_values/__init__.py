@@ -21,7 +21,7 @@ from whichrank.records.rank_values import RankValue, RankValues
 NAME = "rank_values"
 BESIDE = True
 
-_LARGEST = 1 << 20
+_LARGEST, _END = 1 << 20, 1 << 18
 """Of a longer text the end is read: what was measured last."""
 _MOST_RANKS = 1 << 18
 """Ranks of all values together."""
@@ -41,7 +41,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 def read(item: Item) -> Reading:
     """Every value with whom it belongs to."""
-    first, data = tail(item, _LARGEST)
+    first, data = tail(item, _LARGEST if item.size <= _LARGEST else _END)
     if not _WORTH.search(data):
         return Reading([], "ignored", "no values by rank")
     lines = list(enumerate(data.decode("utf-8", "replace").split("\n"), first))
