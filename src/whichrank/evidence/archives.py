@@ -12,7 +12,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
@@ -20,7 +20,6 @@ from whichrank.evidence.compressed import CHUNK, Stream, compression, inflate
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality, Source
-from whichrank.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import tarfile

@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +22,6 @@ from whichrank.evidence.jobs_in_file import split
 from whichrank.evidence.trace_files import is_compressed_trace, is_trace_file
 from whichrank.model.contracts import Item, Reader
 from whichrank.model.evidence import Quality, Source
-from whichrank.model.lazy_dataclass import dataclass
 
 Given = Path | Literal["-"]
 

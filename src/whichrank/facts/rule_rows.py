@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal, cast
 
 from whichrank.facts import fixes
 from whichrank.model.findings import Category, Disturbance, NextStep
-from whichrank.model.lazy_dataclass import dataclass
 
 FOLDER = Path(__file__).parent / "rules"
 Judge = Literal["messages", "output", "stacks", "guards"]

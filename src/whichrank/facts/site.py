@@ -19,12 +19,12 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
 
 from whichrank.model.errors import FactsError
-from whichrank.model.lazy_dataclass import dataclass
 
 VARIABLE = "WHICHRANK_RULES"
 ENTRY_POINTS = "whichrank.rules"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from whichrank.facts import site
-from whichrank.model.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

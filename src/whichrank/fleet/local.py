@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
-
-from whichrank.model.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R")

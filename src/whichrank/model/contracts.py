@@ -7,7 +7,7 @@ attributes below. Nothing is registered anywhere: the folders are walked.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from whichrank.model.evidence import Quality
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from whichrank.model.verdict import Diagnosis

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-from whichrank.model.lazy_dataclass import dataclass
 
 Quality = Literal["complete", "partial", "unusable", "ignored"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from whichrank.model import grades
 from whichrank.model.evidence import Ref
 from whichrank.model.grades import Grade as Grade  # noqa: PLC0414 - rules take all parts of a finding from here
 from whichrank.model.grades import Kind as Kind  # noqa: PLC0414
-from whichrank.model.lazy_dataclass import dataclass
 
 Severity = Literal["error", "warning", "info"]
 Category = Literal["hang", "crash", "slow", "corruption", "config", "healthy", "unknown"]

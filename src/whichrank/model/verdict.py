@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from whichrank.model.evidence import Coverage, Ref
@@ -18,7 +18,6 @@ from whichrank.model.findings import (
     Subject,
     Witness,
 )
-from whichrank.model.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from whichrank.model.views import Context, Moment, StackNode, Track

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-
-from whichrank.model.lazy_dataclass import dataclass
 
 SCHEDULED, STARTED, COMPLETED, OTHER_STATE = 0, 1, 2, 3
 _MOST_RANKS = 1 << 20

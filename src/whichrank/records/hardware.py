@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
 from whichrank.model.evidence import Ref
-from whichrank.model.lazy_dataclass import dataclass
 
 Value = str | int | float | list[int] | list[str]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from whichrank.model.evidence import Ref
 from whichrank.model.grades import Grade
-from whichrank.model.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

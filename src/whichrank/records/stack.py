@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass
 from typing import Literal
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Frame
 
 ThreadState = Literal["active", "idle", "gil", "unknown"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from whichrank.model.evidence import Ref
-from whichrank.model.lazy_dataclass import dataclass
 
 Outcome = Literal["helped", "did not help", "unknown"]
 Symptom = Literal["hang", "crash", "slow", "corruption"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from whichrank.facts.messages import Signature
@@ -20,7 +20,6 @@ from whichrank.model.findings import (
     Severity,
     Subject,
 )
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import structs
 
 from whichrank.model.evidence import Source
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Dump, Frame, GroupMembers
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport

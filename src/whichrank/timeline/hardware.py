@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
 from whichrank.model.findings import Gpu
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.events.base import Event
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, KernelKind, address

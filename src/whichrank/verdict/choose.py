@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model import grades
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Category, Finding, Grade, Subject
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.model.verdict import Argument, Hypothesis, Verdict
 
 _URGENCY = {"hang": 0.0, "crash": 0.0, "corruption": 0.15, "config": 0.3, "slow": 0.3}

@@ -8,12 +8,11 @@ shared objects shared, and stops at its limits. A file that ends early yields wh
 from __future__ import annotations
 
 import struct
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from whichrank.evidence.pickle.machine import CutShortError, DamagedError, Limits, Machine, i4, rare, u2, u4
 from whichrank.evidence.pickle.repeats import Repeats, Shape
-from whichrank.model.lazy_dataclass import dataclass
 
 _BATCH = 4096  # opcodes between two looks at the limits
 _ROW_STEPS = 8  # charged for a record taken by comparison: its bytes are kept, some 250 of memory

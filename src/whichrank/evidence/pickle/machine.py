@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from whichrank.model.errors import UnreadableError
-from whichrank.model.lazy_dataclass import dataclass
 
 # Opcodes that import, call, or look something up outside the file.
 _REFUSED = {

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
-
-from whichrank.model.lazy_dataclass import dataclass
 
 _VERSION = 1
 """Of what `_native.decode` takes and returns: a library left over from another version is not used."""

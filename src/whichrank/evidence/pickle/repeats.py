@@ -10,10 +10,8 @@ than the opcode loop, and three times faster than one regular expression per rec
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-
-from whichrank.model.lazy_dataclass import dataclass
 
 _MAX_RECORD = 4096  # bytes; 51 frames (Python and C++) make some 400
 _MAX_SITES = 4096

@@ -7,10 +7,11 @@ of two clocks from one side; many of them, in both directions, leave a narrow in
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.signature import proves_all_joined
 

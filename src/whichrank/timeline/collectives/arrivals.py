@@ -10,12 +10,12 @@ there the arrivals themselves are compared, on clocks that the collectives have 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.timeline.clocks.collectives import Clock
 from whichrank.timeline.collectives.attendance import attendance
 from whichrank.timeline.collectives.channels import channels

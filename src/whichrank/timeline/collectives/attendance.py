@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.timeline.collectives.lineup import I32, Bools, Lineup, in_order
 
 

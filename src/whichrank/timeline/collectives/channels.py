@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.timeline.collectives.lineup import Lineup
 
 _P2P = re.compile(r"^(send|recv)\s+(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})$")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Call, Frame
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import STARTED, Call, Dump
 from whichrank.timeline.collectives.completed import drop_foreign_status, marks, of_messages, settle
 from whichrank.timeline.collectives.signature import Signature, signature

@@ -6,11 +6,10 @@ Only troubled meetings become objects: unfinished ones and those whose members d
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.timeline.collectives.attendance import Attendance, attendance
 from whichrank.timeline.collectives.channels import Channel, Rows, channels, in_one_batch
 from whichrank.timeline.collectives.lineup import Bools, Lineup

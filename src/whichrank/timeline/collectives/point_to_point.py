@@ -8,10 +8,9 @@ while the others wait for its message has left the exchange.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Frame
 from whichrank.records.events.collectives import InOperation
 from whichrank.records.stack import ProcessStack, is_user_frame, main_thread

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from whichrank.model.findings import CodePlace
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Call
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup

@@ -6,10 +6,10 @@ NCCL compares nothing across ranks; these are the rules of the operations themse
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Call
 
 # Sizes that legitimately differ between ranks: all-to-all may be uneven; only the root of a

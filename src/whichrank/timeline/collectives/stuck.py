@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from whichrank.model.evidence import Ref
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
 from whichrank.records.events.processes import Traceback

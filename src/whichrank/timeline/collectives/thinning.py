@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Call, Dump
 from whichrank.timeline.collectives.completed import marks
 from whichrank.timeline.collectives.lineup import DUMP_COLUMNS, I32, Bools, in_order, scattered

@@ -6,9 +6,9 @@ not return and is not recorded. Processes under `whichrank run` say in which gro
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.events.collectives import InOperation
 from whichrank.records.outline import Loop
 from whichrank.timeline.collectives.troubles.loops import left

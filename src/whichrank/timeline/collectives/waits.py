@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.timeline.collectives.meetings import Meeting, Meetings
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Call, Dump, GroupMembers, LocalGroup
 from whichrank.timeline.collectives.signature import bare_name, numels
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import COMPLETED, Dump, LocalGroup
 
 # Clocks of hosts may differ by this much before two dumps of one run look like two runs.

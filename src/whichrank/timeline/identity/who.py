@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, ProcessExit
 from whichrank.records.events.startup import CommInit, GroupInit, NotJoined

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from whichrank.model.findings import CodePlace
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack, innermost_user_frame, is_user_frame, main_thread
 

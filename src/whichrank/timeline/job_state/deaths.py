@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
 from whichrank.records.events.launchers import (

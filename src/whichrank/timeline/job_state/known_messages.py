@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whichrank.facts.messages import Role, Signature, signatures
 from whichrank.model.grades import Grade
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError, PeerClosed
 from whichrank.records.events.messages import KnownMessage

@@ -6,13 +6,13 @@ planned steps) and nothing behind that says that a process failed. Noise of the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import MonitoredBarrierFailed
 from whichrank.records.events.communication import GlooTimeout, NcclError

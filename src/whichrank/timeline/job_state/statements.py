@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -15,7 +15,6 @@ from whichrank.facts.taxonomy import causes
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
 from whichrank.model.grades import Grade, Kind
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.records.dump import Frame
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import MonitoredBarrierFailed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -13,7 +14,6 @@ from whichrank.evidence.pickle.native import Records, Wanted
 from whichrank.evidence.pickle.repeats import Layout, Number, Shape, Site
 from whichrank.evidence.readers.flight_recorder.calls import INT64, PARTS, Calls, CallsOfRanks, Shared, integer
 from whichrank.model.errors import UnreadableError
-from whichrank.model.lazy_dataclass import dataclass
 
 _RECORD, _SEQ, _OLD_SEQ, _P2P, _CREATED, _CREATED_US, _STARTED, _COMPLETED = range(8)
 _COLUMN = {

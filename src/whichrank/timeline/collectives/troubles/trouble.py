@@ -6,11 +6,10 @@ Rules turn a trouble into a finding; nothing here knows causes, texts or fixes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from whichrank.model.grades import Grade
-from whichrank.model.lazy_dataclass import dataclass
 from whichrank.timeline.collectives.meetings import Meeting
 
 Shape = Literal[
