@@ -85,9 +85,14 @@ def _at(ref: Ref) -> str:
 
 
 def parted(code: str, cause: str, parting: Parting, message: str, fix: tuple[str, ...]) -> Finding:
-    """A finding on one parting: first the operation, then the way from it back to what differs."""
+    """A finding on one parting: first the operation, then the way from it back to what differs.
+
+    A loop that is left early is told where it is left: all calls of the loop lie behind that decision.
+    """
     kind = main_kind(parting)
-    refs = (parting.concerned.ref, *parting.via, parting.at, *(reason.ref for reason in parting.reasons))
+    way = (parting.concerned.ref, *parting.via, parting.at)
+    decided = parting.shape == "break" or (parting.shape == "while" and parting.test != "True")
+    refs = (*(way[::-1] if decided else way), *(reason.ref for reason in parting.reasons))
     severity: Severity = "error" if kind in BY_RANK else "warning"
     return told(code, cause, "hang", severity, Grade.PROVES if kind in _CERTAIN else Grade.SUPPORTS, message, refs, fix)
 

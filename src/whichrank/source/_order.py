@@ -154,6 +154,12 @@ class File:
             return node.func.id if isinstance(node.func, ast.Name) else ""
         return self.objects.get(_dotted(node), "") if isinstance(node, ast.Name | ast.Attribute) else ""
 
+    def named_settings(self) -> Iterator[str]:
+        """Variables of the catalogue that dictionaries in this file name."""
+        keys = (key for node in walk(self.tree) if isinstance(node, ast.Dict) for key in node.keys)
+        names = (key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
+        return (name for name in names if name in catalogue())
+
     def written_in(self, function: Function) -> Iterator[str]:
         """Names that a method may put into the environment by loops over its object: fields, and what fills it."""
         owners = {name for name, owner in self.classes.items() if function in owner.methods.values()}
@@ -217,6 +223,8 @@ class _Walk:
     barriers: list[tuple[Seen, Seen]] = field(default_factory=list)
     """Barriers before any device is chosen, each with what made the process group."""
     starts_processes: bool = False
+    passed: dict[Function, tuple[str, ...]] = field(default_factory=dict)
+    """Variables that the file of a caller names, for functions that set what a computed dictionary holds."""
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -348,6 +356,8 @@ class _Walk:
             return state
         kept = self.file
         given = _given(node, function, kept.constants) if self._sets(function) else {}
+        if self._sets(function) and len(given) < len(node.args) + len(node.keywords):
+            self.passed[function] = tuple(kept.named_settings())
         key = (function, frozenset(state))
         if self.elsewhere is not None and not given and key in self.known:
             return {event: state.get(event, seen) for event, seen in self.known[key].items()}
@@ -379,7 +389,8 @@ class _Walk:
         names = self.file.environ
         found = [(name, place) for name, _, place in sets(node, names, self.file.constants)]
         if not found and self.active and sets_by_name(node, names):
-            found = [(name, node) for name in self.file.written_in(self.active[-1])]
+            names_set = [*self.file.written_in(self.active[-1]), *self.passed.get(self.active[-1], ())]
+            found = [(name, node) for name in dict.fromkeys(names_set)]
         for name, place in found:
             event = IMPORT if name in AT_IMPORT else CUDA if name in AT_CUDA else GROUP
             if event == CUDA and self.starts_processes:

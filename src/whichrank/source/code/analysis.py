@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ from whichrank.source.code.averaging import averages, shards, wraps
 from whichrank.source.code.calling.binding import default_of_field
 from whichrank.source.code.calling.signals import Interrupted
 from whichrank.source.code.evaluating.choices import other_type
-from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import local_options
-from whichrank.source.code.evaluating.names import WRAPPERS
+from whichrank.source.code.evaluating.expressions import OWN_WIDTH
+from whichrank.source.code.evaluating.names import HANDED_ON, WRAPPERS
 from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.events import Event, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
 # Calls are followed this deep; functions below are still read on their own.
 DEEPEST = 25
 MOST_READINGS = 3
-HANDED_ON = WRAPPERS | {"fsdp2", "metric", "accelerator", "group", ONE_OF_SEVERAL}
-"""Kinds of things that stay what they are when a function hands them on."""
+_ONE_WIDTH = re.compile(r"padding['\"]?\s*[=:]\s*['\"]max_length")
 Holder: TypeAlias = Function | Class | Module
 
 
@@ -109,6 +109,8 @@ class Analysis:
     frames: dict[Function, Frame] = field(default_factory=dict)
     """Functions that are being read, with what is known in them so far."""
     unsure: Unsure = field(default_factory=Unsure)
+    one_width: bool = False
+    """Whether the project pads all batches to one width."""
     operations: int = 0
     depth: int = 0
     gathers: bool = True
@@ -122,6 +124,8 @@ class Analysis:
         self.log_handlers = tuple(self._handlers_of_records())
         self.local_options = frozenset(name for module in modules for name in local_options(module))
         self.own_types = any("set_default_" in line for module in modules for line in module.lines)
+        lines = (line for module in modules for line in module.lines if "max_length" in line)
+        self.one_width = any(map(_ONE_WIDTH.search, lines))
         self.cuts = any(name.endswith(".fully_shard") for module in modules for name in module.imports.values())
         self.local_gradients = any(map(shards, modules)) or not any(map(wraps, modules))
         for module in self.project.modules.values():
@@ -227,7 +231,7 @@ class Analysis:
         made.events, made.env = frame.out, frame.env
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
-        made.writes, made.splits, made.fills = frame.writes, frame.splits, frame.fills
+        made.writes, made.splits, made.fills = _as_left(frame), frame.splits, frame.fills
         made.grows, made.counts, made.asks_for = frame.grows, frame.counts, frame.asks_for
         made.ends = how_it_ends(function, frame.out) if not frame.generator else None
         made.quits = quits(function, frame.out)
@@ -400,6 +404,10 @@ class Analysis:
         payload = UNKNOWN
         if spec.payload is not None and spec.payload < len(made.args):
             payload = made.args[spec.payload]
+            if OWN_WIDTH in payload.tags and not self.one_width:
+                said = "this rank's batch is padded to its own longest sequence"
+                own = Origin("data", said, op.function.module.label, op.line)
+                payload = payload._replace(length=payload.length | {own})
         root, reduction = arguments
         if root.taint or reduction.taint or payload.length or payload.cast:
             self.noted.append(Noted(op, root, reduction, payload, spec))
@@ -429,7 +437,7 @@ class Analysis:
 
     def all_registered(self, kinds: Iterable[Callee]) -> bool:
         """Whether it is known of each on which ranks it is put into containers."""
-        return all(kind in self.members and kind not in self.placed for kind in kinds)
+        return all(kind in self.members or kind in self.placed for kind in kinds)
 
     def later(self, kind: str, target: object, function: Function, line: int) -> None:
         if isinstance(target, Function):
@@ -437,6 +445,16 @@ class Analysis:
 
 
 _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
+
+
+def _as_left(frame: Frame) -> dict[str, Value]:
+    """Attributes that a method assigns, with why their shape or type differs where its branches meet again."""
+    left = dict(frame.writes)
+    for name, value in frame.writes.items():
+        at_end = frame.paths.get(f"self.{name}", UNKNOWN)
+        if at_end.length or at_end.cast:
+            left[name] = value._replace(length=union(value.length, at_end.length), cast=union(value.cast, at_end.cast))
+    return left
 
 
 def _as_it_came(value: Value) -> ParamOrigin | None:

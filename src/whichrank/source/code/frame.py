@@ -11,8 +11,9 @@ from whichrank.source.code.calling.silencing import SWITCHES, set_by
 from whichrank.source.code.calling.sources import is_setting, setting_name
 from whichrank.source.code.calling.stopping import STOPS, stopped
 from whichrank.source.code.evaluating.choices import AGREED_TAG
-from whichrank.source.code.evaluating.containers import EACH
+from whichrank.source.code.evaluating.containers import EACH, entry_of
 from whichrank.source.code.evaluating.expressions import evaluate
+from whichrank.source.code.evaluating.names import HANDED_ON
 from whichrank.source.code.evaluating.types import OF, RAGGED
 from whichrank.source.code.events import (
     Event,
@@ -177,6 +178,8 @@ class Frame:
             if key is None and not isinstance(target.slice, ast.Slice):
                 self._new_keys(dotted(target.value), index.taint)
             self.put_into(target.value, value._replace(holds=functions_of([value])), key=key)
+            if key is not None and (place := entry_of(self, target.value, key)) is not None:
+                self.analysis.gather(*place, self._decided_here(value))
 
     def _bind_name(self, name: str, value: Value) -> None:
         self.env[name] = value
@@ -206,6 +209,8 @@ class Frame:
             mine = (holder.thing, target.attr)
             known_holder, known_flag = self.flags.get(text, (mine, None))
             self.flags[text] = (known_holder, self._after(known_flag, self._decided_here(value)))
+        if other and isinstance(holder.thing, Class) and value.tags & HANDED_ON:
+            self.analysis.gather(holder.thing, target.attr, self._decided_here(value))
         if text.startswith(("self.", "cls.")) and text.count(".") == 1:
             self.writes[target.attr] = self._after(self.writes.get(target.attr), self._decided_here(value))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling.spawning import spawned
-from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
+from whichrank.source.code.evaluating.containers import EACH, ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.expressions import mixed
 from whichrank.source.code.evaluating.ordering import arranged
@@ -20,6 +20,7 @@ from whichrank.source.code.paths.groups import WORLD_GROUP
 from whichrank.source.code.randomness import seeding
 from whichrank.source.code.statements.loops import QUEUES, rounds
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
@@ -57,6 +58,8 @@ _KINDS = {
 }  # fmt: skip
 _EQUAL_SAMPLERS = frozenset({"DistributedSampler", "DistributedBatchSampler", "RandomSampler", "SequentialSampler"})
 _SCHEDULE = re.compile(r"(?:LR|LRScheduler|get_\w{0,80}?_schedule\w{0,80})$")
+_PARALLEL_GROUP = re.compile(r"get_(?:tensor_model|pipeline_model|model|context|expert_model)_parallel_group")
+"""Megatron's groups: the ranks are cut into several of each."""
 NAMED = {
     "accelerator": re.compile(r"(?:^|\.|_)accelerator$|^PartialState$"),
     "state": re.compile(r"(?:^|\.)(?:distributed_|partial_)?state$|PartialState"),
@@ -162,7 +165,7 @@ def special(frame: Frame, made: Call) -> Value | None:
         return _forward(frame, made, min(tags))
     _schedule(frame, made)
     seeding(frame, made)
-    for known in (_collection, _object, _wrapped, spawned, _clipped, tensor, _unwrapped, arranged):
+    for known in (_collection, _object, _changed, _wrapped, spawned, _clipped, tensor, _unwrapped, arranged):
         value = known(frame, made)
         if value is not None:
             return value
@@ -214,6 +217,8 @@ def _object(frame: Frame, made: Call) -> Value | None:
     """Objects of libraries that are known by what made them."""
     if made.name in _KINDS:
         return Value(tags=_KINDS[made.name] | (mixed(made.args).tags & {NODE_LOCAL}))
+    if _PARALLEL_GROUP.fullmatch(made.name) and frame.analysis.project.find(made.full) is None:
+        return Value(tags=frozenset({"group", ONE_OF_SEVERAL}))
     if made.full in rank_sources("local directory"):
         return Value(tags=frozenset({NODE_LOCAL}))
     if made.name == "Trainer" and made.full.split(".")[0] in _TRAINERS:
@@ -225,6 +230,15 @@ def _object(frame: Frame, made: Call) -> Value | None:
     if made.full.startswith("torchmetrics.") and made.name[:1].isupper():
         return Value(tags=_metric(made))
     return Value(tags=frozenset({"device number"})) if made.full in _DEVICE_NUMBERS else None
+
+
+def _changed(frame: Frame, made: Call) -> Value | None:
+    """`dataclasses.replace(x, a=…)`: an object like x, with other fields."""
+    if made.full != "dataclasses.replace" or not made.args or not isinstance(owner := made.args[0].thing, Class):
+        return None
+    for name, value in made.keywords.items():
+        frame.analysis.gather(owner, name, value)
+    return made.args[0]
 
 
 def _wrapped(frame: Frame, made: Call) -> Value | None:
@@ -281,10 +295,37 @@ def _sharded(frame: Frame, made: Call) -> Value:
     text = dotted(made.node.args[0])
     if text in frame.env:
         frame.env[text] = sharded
-    elif text.startswith("self.") and text.count(".") == 1 and frame.owner is not None:
+    elif text.startswith("self.") and text.count(".") == 1:
         frame.paths[text] = sharded
-        frame.analysis.gather(frame.owner, text[5:], sharded)
+    _keep_sharded(frame, made.node.args[0], sharded)
     return sharded
+
+
+def _keep_sharded(frame: Frame, node: ast.expr, sharded: Value) -> None:
+    """Whose attribute it is that was sharded, or the list of whose elements: `for block in model.blocks`."""
+    if isinstance(node, ast.Name) and (whole := _looped_over(frame, node.id)) is not None:
+        _keep_sharded(frame, whole, Value(tags=frozenset({f"{EACH}fsdp", f"{EACH}fsdp2"})))
+    elif isinstance(node, ast.Subscript):
+        _keep_sharded(frame, node.value, Value(tags=frozenset({f"{EACH}fsdp", f"{EACH}fsdp2"})))
+    elif isinstance(node, ast.Call):
+        inner = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0] if node.args else None
+        if inner is not None and last_name(node.func) in _LISTED:
+            _keep_sharded(frame, inner, sharded)
+    elif isinstance(node, ast.Attribute) and isinstance(owner := frame.aside(node.value)[1].thing, Class):
+        frame.analysis.gather(owner, node.attr, sharded)
+
+
+def _looped_over(frame: Frame, name: str) -> ast.expr | None:
+    """What a loop of this function takes a variable from."""
+    body = frame.function.node
+    for node in walk(body) if body is not None else frame.function.module.nodes:
+        if isinstance(node, ast.For) and any(isinstance(n, ast.Name) and n.id == name for n in walk(node.target)):
+            return node.iter
+    return None
+
+
+_LISTED = frozenset({"enumerate", "reversed", "list", "values", "children", "items", "named_children"})
+"""Calls that go through the parts of a module or of a list."""
 
 
 def _in_workers(frame: Frame, made: Call) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from whichrank.model.evidence import Ref
 from whichrank.records.code import Disagreement, Habit, Parting, ProgramCase, Reason
 from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.calling.past_wrapper import past_wrappers
@@ -21,6 +23,7 @@ from whichrank.source.code.summaries import Noted
 from whichrank.source.code.values import Origin
 
 _DECISIONS = frozenset({"file", "host", "time", "random", "memory", "queue"})
+_TYPE_DECIDED_BY = frozenset({"rank", "data", "part", "host", "memory", "random"})
 _DYNAMIC = {"exec": "exec()", "eval": "eval()", "__import__": "__import__()", "import_module": "import_module()"}
 
 
@@ -39,7 +42,7 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
             analysis.too_deep.append(function)
     judge.judge_later()
     judge.judge_groups()
-    partings = list(_once(judge.partings))
+    partings = list(_at_calls(list(_once(judge.partings))))
     case = ProgramCase(partings, judge.disagreements, pairings(analysis), operations=analysis.operations)
     case.disagreements += _disagreements(analysis)
     called = frozenset(name for module in project.modules.values() for name in called_names(module))
@@ -58,6 +61,21 @@ def _once(partings: list[Parting]) -> Iterator[Parting]:
     for parting in partings:
         follows = parting.shape == "loop" and len(parting.reasons) == 1 and parting.reasons[0].kind in _DECISIONS
         if not (follows and parting.reasons in decided):
+            yield parting
+
+
+def _at_calls(partings: list[Parting]) -> Iterator[Parting]:
+    """A helper that several decisions lead to: each that the rank surely makes is told at its own call of it."""
+    calls: dict[Ref, set[Ref]] = {}
+    for parting in partings:
+        calls.setdefault(parting.concerned.ref, set()).add(parting.via[0] if parting.via else parting.concerned.ref)
+    for parting in partings:
+        sure = parting.doers is not None and bool(parting.reasons) and parting.reasons[0].kind == "rank"
+        if sure and parting.via and len(calls[parting.concerned.ref]) > 1:
+            first, *rest = parting.via
+            way = (*rest, parting.concerned.ref)
+            yield replace(parting, concerned=replace(parting.concerned, ref=first), via=way)
+        else:
             yield parting
 
 
@@ -98,7 +116,7 @@ def _reduction(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
 
 def _payload(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
     payload, op = noted.payload, noted.op
-    reasons = [o for o in analysis.resolve(payload.cast) if o.kind in {"rank", "data", "part"}]
+    reasons = [o for o in analysis.resolve(payload.cast) if o.kind in _TYPE_DECIDED_BY]
     apart = groups.parts(reasons, op.group) if op.group else bool(reasons)
     if apart and op.kind == "collective":
         yield Disagreement("dtype", operation(op), _reasons(analysis, reasons), "its type differs between ranks")

@@ -24,7 +24,7 @@ def fit(model, train_loader, val_loader, opt, patience=3):
             best, bad = val, 0
         else:
             bad += 1
-        if bad >= patience:
+        if bad >= patience:  # near
             break  # wrong: conditional-collective
 
 

@@ -14,7 +14,7 @@ from whichrank.source.code.calling.handed_over import noted_put
 from whichrank.source.code.calling.past_wrapper import passed_by
 from whichrank.source.code.calling.silencing import switched
 from whichrank.source.code.evaluating.choices import CARRIED, PRESENT
-from whichrank.source.code.evaluating.containers import groups_of, looked_up
+from whichrank.source.code.evaluating.containers import groups_of, looked_up, put_there
 from whichrank.source.code.evaluating.expressions import AMOUNT, evaluate, mixed
 from whichrank.source.code.evaluating.names import ALIAS, WRAPPERS
 from whichrank.source.code.evaluating.tensors import numpy_type
@@ -63,6 +63,8 @@ _MOST_KINDS = 3
 _LOGS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 _MARKS = {"bool": "mask", **dict.fromkeys(("item", "max", "amax", "sum", "count_nonzero"), AMOUNT)}
 """What methods of tensors make of what this rank has: masks, and numbers."""
+_SAME_TYPE = frozenset({"pad", "view", "reshape", "flatten", "unsqueeze", "squeeze", "repeat", "expand", "ravel"})
+"""Calls that give a tensor of the type of the one they are given."""
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
 
 
@@ -187,7 +189,12 @@ def _several(frame: Frame, made: Call) -> Value | None:
     functions = tuple(thing for thing in things if isinstance(thing, Function))
     classes = [thing for thing in things if isinstance(thing, Class)]
     if classes or not things:
-        return join([entering.construct(frame, made, thing) for thing in classes]) if callee.holds and things else None
+        if not callee.holds or not things:
+            return None
+        built = join([entering.construct(frame, made, thing) for thing in classes])
+        places = any(isinstance(origin, Origin) and origin.kind == "part" for origin in callee.taint)
+        by_rank = len(classes) > 1 and "dispatched" in callee.tags and not places
+        return built._replace(taint=union(built.taint, callee.taint)) if by_rank else built
     if "partial" in callee.tags:
         given = dict(callee.fields or {})
         made = made._replace(args=[*(callee.items or ()), *made.args], keywords={**given, **made.keywords})
@@ -296,7 +303,7 @@ def _unknown(frame: Frame, made: Call) -> Value:
         frame.emit(Risk(origin, made.node.lineno))
     if made.name in SAME_EVERYWHERE:
         return constant(WORLD) if made.name == "get_world_size" and not made.args else UNKNOWN
-    if (held := _from_container(made)) is not None:
+    if (held := _from_container(frame, made)) is not None:
         return held
     given = [*made.args, *(v for k, v in made.keywords.items() if k not in libraries.PLACEMENT)]
     # An object that some ranks lack, a logger or an average of weights, seldom shows in what a function returns.
@@ -317,9 +324,14 @@ def _logged(frame: Frame, made: Call) -> None:
             frame.emit(Enter(handler, made.node.lineno, frame.function))
 
 
-def _from_container(made: Call) -> Value | None:
+def _from_container(frame: Frame, made: Call) -> Value | None:
     """What a dictionary or a registry of functions gives back."""
     if made.name in LOOKUPS:
+        key = made.args[0].ranks if made.args else None
+        if key and isinstance(made.node.func, ast.Attribute):
+            put = put_there(frame, made.node.func.value, key[0])
+            if put is not None:
+                return put
         return looked_up(made.receiver, *(made.args[:2] or [UNKNOWN]))
     if made.name in {"values", "items", "copy"} and (made.receiver.holds or made.receiver.fields):
         held = made.receiver if made.receiver.holds else join((made.receiver.fields or {}).values())
@@ -339,6 +351,8 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
     ):
         origin = Origin("data", "the model's output on this rank's data", *frame.at(made.node))
         value = value._replace(taint=value.taint | {origin})
+    if made.name in _SAME_TYPE and (cast := union(made.receiver.cast, *(given.cast for given in made.args[:1]))):
+        value = value._replace(cast=cast)
     if made.receiver.length and made.name not in libraries.REDUCES:
         value = value._replace(length=made.receiver.length)
     if made.name.endswith("_like") and made.args:

@@ -1,4 +1,4 @@
-"""Work that is handed to a thread through a queue: the thread gets what the rest of the program puts, in that order."""
+"""Work that goes to or from a thread through a queue: one side gets what the other puts, in that order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.index import last_name
-from whichrank.source.code.values import Value, union
+from whichrank.source.code.values import UNKNOWN, Value, union
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call
@@ -14,28 +15,36 @@ if TYPE_CHECKING:
     from whichrank.source.code.index import Module
 
 _PUTS = frozenset({"put", "put_nowait"})
+HANDED_OVER = "handed over"
+"""Marks what came through such a queue; its length says why another rank gets more or fewer."""
 
 
 def noted_put(frame: Frame, made: Call) -> None:
     """`self.jobs.put(job)`: what is put, and the conditions under which it is."""
     if made.name in _PUTS and made.args and made.receiver_text:
         conditions = union(*frame.control, *frame.skips, *frame.loops, frame.left)
-        frame.analysis.gather(frame.function.module, _key(made), Value(union(made.args[0].taint, conditions)))
+        put = Value(union(made.args[0].taint, conditions), conditions)
+        frame.analysis.gather(frame.function.module, _key(made), put)
 
 
 def waited_for(frame: Frame, made: Call) -> Value | None:
-    """`self.jobs.get()` in a thread, without a time limit: as many items and the same as the program puts."""
+    """`self.jobs.get()` without a time limit, from or in a thread: as many items and the same as the others put."""
     module = frame.function.module
-    if made.name != "get" or made.args or made.keywords or not _is_thread(module, frame.function.name):
+    if made.name != "get" or made.args or made.keywords:
         return None
-    if not any(_puts(node, made) for node in module.nodes):
+    fills = [function for function in module.everything if function.node and _fills(function.node, made)]
+    if not fills or not any(_is_thread(module, each.name) for each in (frame.function, *fills)):
         return None
-    put = frame.analysis.known.get((module, _key(made)))
-    return Value(put.taint if put is not None else frozenset()).tagged("optional")
+    put = frame.analysis.known.get((module, _key(made)), UNKNOWN)
+    return Value(put.taint, put.length, frozenset({"optional", HANDED_OVER}))
 
 
 def _key(made: Call) -> str:
     return f"queue {made.receiver_text.rpartition('.')[2]}"
+
+
+def _fills(function: ast.AST, made: Call) -> bool:
+    return any(_puts(node, made) for node in walk(function))
 
 
 def _puts(node: ast.AST, made: Call) -> bool:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
-_OWN_PART = frozenset({"reduce_scatter", "reduce_scatter_tensor", "_reduce_scatter_base", "scatter"})
+_OWN_PART = frozenset({
+    "reduce_scatter", "reduce_scatter_tensor", "_reduce_scatter_base", "scatter", "all_to_all_single", "all_to_all",
+})  # fmt: skip
 """Operations after which every rank holds another part in the first argument."""
 
 
@@ -172,10 +174,16 @@ def _half_split(frame: Frame, made: Call, event: Op) -> None:
     )
     given = [node is not None and not _none(node) for node in (out_node, in_node)]
     same = all(given) and out_node is not None and in_node is not None and ast.unparse(out_node) == ast.unparse(in_node)
-    if same or given.count(True) == 1:
+    if same or given.count(True) == 1 or (all(given) and mine.taint == theirs.taint and _own_data(mine)):
         taint = union(mine.taint, mine.length, theirs.taint, theirs.length)
         if taint:
             frame.analysis.half_splits.append((event, taint))
+
+
+def _own_data(sizes: Value) -> bool:
+    """Whether sizes come from what this rank has, not from its place among the ranks."""
+    kinds = {origin.kind for origin in sizes.taint if isinstance(origin, Origin)}
+    return "data" in kinds and not kinds & {"rank", "part"}
 
 
 def _none(node: ast.expr) -> bool:

@@ -85,7 +85,7 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
             merged = merged._replace(ranks=tuple(PRESENT if bool(t) is there else None for t in test.ranks))
         if merged.fields is not None:
             merged = merged._replace(fields=_fields_by(test, one, two, merged.fields))
-        if len(merged.holds) > 1:
+        if len(merged.holds) > 1 and not _has_more(one, two):
             merged = _either_function(test, one, two, merged)
     return merged
 
@@ -99,6 +99,12 @@ def _fields_by(test: Value, one: Value, two: Value, fields: Mapping[Any, Value])
         else value._replace(taint=union(value.taint, test.taint), ranks=None)
         for key, value in fields.items()
     }
+
+
+def _has_more(one: Value, two: Value) -> bool:
+    """Whether two lists of functions differ by what one has besides, or by their order alone."""
+    few, many = sorted((set(one.holds), set(two.holds)), key=len)
+    return few <= many and "itself" not in one.tags | two.tags
 
 
 def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Value:

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from whichrank.source.code.index import Module, dotted, resolve
 from whichrank.source.code.values import (
     WORLD,
     Value,
@@ -75,6 +76,23 @@ def looked_up(base: Value, index: Value, default: Value | None = None) -> Value 
     if base.fields is not None and len(base.fields) > len(functions):
         return value._replace(holds=functions).tagged("dispatched", "or nothing")
     return value.tagged("dispatched") if len(functions) > 1 else value
+
+
+def entry_of(frame: Frame, holder: ast.expr, key: object) -> tuple[Module, str] | None:
+    """Where an entry of a dictionary of a module is kept: `_STATE["group"]`, also by the name of the module."""
+    text = dotted(holder)
+    if not text or text in frame.env or text in frame.closure or text in frame.paths or text.startswith("self."):
+        return None
+    full = resolve(frame.function.module, text)
+    head, _, last = full.rpartition(".")
+    module = frame.function.module if full == text and not head else frame.analysis.project.modules.get(head)
+    return (module, f"{last}[{key!r}]") if module is not None else None
+
+
+def put_there(frame: Frame, holder: ast.expr, key: object) -> Value | None:
+    """What functions of the project put into an entry of a dictionary of a module."""
+    place = entry_of(frame, holder, key) if key is not None else None
+    return frame.analysis.known.get(place) if place is not None else None
 
 
 def item_at(base: Value, index: Value) -> Value | None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling import implicit
+from whichrank.source.code.calling.handed_over import HANDED_OVER
 from whichrank.source.code.calling.sources import KEYS, asked_environment, rank_value
 from whichrank.source.code.evaluating import neighbours
-from whichrank.source.code.evaluating.choices import CARRIED, chosen, in_doubt, logic
+from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, chosen, in_doubt, logic
 from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_chance, within_world
 from whichrank.source.code.evaluating.containers import (
     EACH,
@@ -21,6 +22,7 @@ from whichrank.source.code.evaluating.containers import (
     item_at,
     looked_up,
     part_of,
+    put_there,
 )
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, is_local_path
 from whichrank.source.code.evaluating.names import WRAPPERS, attribute, name
@@ -38,6 +40,7 @@ from whichrank.source.code.values import (
     Value,
     constant,
     functions_of,
+    join,
     per_rank,
     union,
 )
@@ -57,6 +60,10 @@ AMOUNT = "amount"
 """Marks a number that was taken from data: `lengths.max().item()`."""
 COLUMNS = "columns"
 """Marks a place in a shape that is not the first: a filter keeps fewer rows, not fewer columns."""
+OWN_WIDTH = "own width"
+"""Marks a tensor that is as wide as the longest sequence of this rank's batch."""
+_PADDED_FIELDS = frozenset({"input_ids", "attention_mask"})
+"""What tokenizers pad to the longest sequence of a batch."""
 _NUMBERS = {"int": "int64", "len": "int64", "float": "float32"}
 """The types of tensors that are made of what these give."""
 _SMALL = 1 << 20
@@ -145,6 +152,8 @@ def _compare(frame: Frame, node: ast.Compare) -> Value:
     none = isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
     if none and kind in {ast.Is, ast.IsNot} and not left.tags & {"element", "optional"}:
         return UNKNOWN  # whether something was given at all is the program's shape, the same everywhere
+    if none and HANDED_OVER in left.tags:
+        return Value(left.length)  # how many there are, not what they are
     if kind in {ast.In, ast.NotIn} and isinstance(node.left, ast.Constant) and not _ranks_only(right):
         return UNKNOWN  # which keys a batch or a configuration has
     ranks = within_world(per_rank(COMPARE[kind], left, right), left, right)
@@ -192,8 +201,10 @@ def _agreed_on(frame: Frame, asked: list[ast.expr], item: ast.expr, events: bool
 
 def _conditional(frame: Frame, node: ast.IfExp) -> Value:
     test = evaluate(frame, node.test)
+    frame.control.append(in_doubt(test))
     then, one = frame.aside(node.body)
     other, two = frame.aside(node.orelse)
+    frame.control.pop()
     if then or other:
         frame.emit(Fork(test, ast.unparse(node.test)[:120], node.lineno, then, other))
     return chosen(test, one, two)
@@ -207,7 +218,7 @@ def _sequence(frame: Frame, node: ast.List | ast.Tuple) -> Value:
     ranks = per_rank(lambda *each: kind(each), *items) if len(items) <= 64 else None
     known = mixed(list(items))._replace(items=items, ranks=ranks if items else (kind(()),) * WORLD)
     held = functions_of(items)
-    if held and isinstance(node, ast.List):
+    if held and isinstance(node, ast.List) and not any(frame.control):
         frame.analysis.placed.update(held)
     known = known.tagged(*types) if (types := of_types(items)) else known
     return known._replace(holds=held)
@@ -225,7 +236,9 @@ def _slice(frame: Frame, base: Value, node: ast.Slice) -> Value:
     tags = base.tags & (CARRIED | {"loader", "set"}) | {tag for tag in base.tags if tag.startswith(("dtype:", "cast:"))}
     if node.step is not None and ast.unparse(node.step) == "-1":
         tags |= {REVERSED}
-    return Value(union(base.taint, marks), union(base.length, length), tags, order=base.order)
+    agreed = node.lower is None and node.upper is not None and AGREED_TAG in ends[0].tags and not ends[0].taint
+    length = CLEAN if agreed else union(base.length, length)  # `mine[:fewest]`
+    return Value(union(base.taint, marks), length, tags, order=base.order)
 
 
 def _subscript(frame: Frame, node: ast.Subscript) -> Value:
@@ -246,15 +259,17 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         return drawn
     if (wrapped := each_of(base)) is not None:
         return wrapped._replace(taint=union(wrapped.taint, index.taint)) if "group" in wrapped.tags else wrapped
-    if (held := part_of(base, index, key) or looked_up(base, index) or item_at(base, index)) is not None:
-        return held
+    put = put_there(frame, node.value, key)
+    if (held := put or part_of(base, index, key) or looked_up(base, index) or item_at(base, index)) is not None:
+        return join([base.fields[key], held]) if put is not None and base.fields and key in base.fields else held
     ranks = per_rank(lambda a, b: a[b], base, index)
     masked = bool(isinstance(node.slice, ast.Compare) or "mask" in index.tags) and bool(base.taint or index.taint)
     length = union(base.taint, index.taint) if masked else union(index.length, _cut_columns(frame, node.slice))
     if masked and not any(isinstance(origin, Origin) for origin in length):
         length |= {Origin("data", "a mask keeps another number of elements on every rank", *frame.at(node))}
     taint = union(base.taint, index.taint)
-    return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
+    tags = base.tags & CARRIED | ({OWN_WIDTH} if key in _PADDED_FIELDS and taint else set())
+    return Value(taint, length, tags, ranks) if taint or ranks is not None or length else UNKNOWN
 
 
 def _cut_columns(frame: Frame, index: ast.expr) -> Taint:
@@ -307,6 +322,8 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
 
         frame.emit(Loop("for", ast.unparse(node.generators[0].iter)[:120], node.lineno, inside, length))
     frame.env = saved
+    if isinstance(node, ast.SetComp):
+        length = union(length, value.taint)  # how many different ones there are
     functions = functions_of([value])
     tags = (value.tags & CARRIED) | ({"set"} if isinstance(node, ast.SetComp) else set())
     tags |= {f"{EACH}{tag}" for tag in value.tags & WRAPPERS if "itself" not in value.tags}

@@ -9,6 +9,7 @@ from whichrank.facts.collectives import collectives, rank_sources
 from whichrank.source.code.calling import implicit
 from whichrank.source.code.calling.sources import is_setting, rank_value, setting_name
 from whichrank.source.code.evaluating.choices import CARRIED
+from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.types import DTYPES
 from whichrank.source.code.index import Class, Function, Module, dotted, resolve
@@ -28,6 +29,8 @@ WORLD_NAMES = frozenset(
     {"world_size", "world", "num_processes", "nprocs", "n_ranks", "num_ranks", "ngpus", "WORLD_SIZE"}
 )
 WRAPPERS = frozenset({"ddp", "fsdp", "deepspeed"})
+HANDED_ON = WRAPPERS | {"fsdp2", "metric", "accelerator", "group", ONE_OF_SEVERAL}
+"""Kinds of things that stay what they are when a function hands them on, or an object keeps them."""
 INNER = "inner model"
 """Marks what `model.module` of DistributedDataParallel or FSDP is."""
 _COLLECTED = frozenset({

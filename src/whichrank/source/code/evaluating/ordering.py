@@ -107,6 +107,8 @@ def picks(order: Taint, node: ast.For | ast.AsyncFor) -> bool:
     names = {part.id for part in walk(node.target) if isinstance(part, ast.Name)}
     calls = (part for statement in node.body for part in walk(statement) if isinstance(part, ast.Call))
     for call in calls:
+        if isinstance(call.func, ast.Name) and call.func.id in names:
+            return True
         if last_name(call.func) in collectives():
             given = [*call.args, *(keyword.value for keyword in call.keywords)]
             if any(_names(argument) & names for argument in given):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.choices import CARRIED
@@ -32,6 +33,9 @@ _ALIASES = {"long": "int64", "int": "int32", "float": "float32", "double": "floa
 _FROM_DATA = frozenset(
     {"torch.tensor", "torch.as_tensor", "torch.full_like", "torch.zeros_like", "torch.ones_like", "torch.empty_like"}
 )
+_BLANK = frozenset({"zeros_like", "ones_like", "empty_like"})
+"""Tensors of the shape of another one, without its numbers."""
+_INTEGER_NAME = re.compile(r"(?:^|_)(?:ids?|idxs?|ind(?:ex|exes|ices)|labels|tokens|counts|lengths|lens)$")
 _JOINED = frozenset({"torch.stack", "torch.cat", "torch.concat", "torch.vstack", "torch.hstack"})
 _COUNTS = frozenset({"bincount", "histc"})
 _DTYPES = {
@@ -97,7 +101,7 @@ def _cast(made: Call) -> Value:
         tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:")))
     for name in types:
         tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {f"cast:{name}"}
-    return made.receiver._replace(tags=tags, ranks=None)
+    return made.receiver._replace(tags=tags, ranks=None, cast=CLEAN if types else made.receiver.cast)
 
 
 def _from_data(made: Call) -> Value:
@@ -107,10 +111,18 @@ def _from_data(made: Call) -> Value:
     kinds = {_dtype(made)} if typed else _element_types(first, made.node.args[0] if made.node.args else None)
     if len(kinds) > 1 and not cast:
         cast = first.taint
+    if not typed and not cast and _whole_numbers(first, made.node.args[0]):
+        cast = first.length  # a list that is empty here makes a tensor of float32
     tags = {f"dtype:{kind}" for kind in kinds if kind and len(kinds) == 1}
     if first.items and not any(item.items is not None for item in first.items):
         tags.add(f"shape:{len(first.items)}")
-    return Value(union(first.taint, cast), first.length, frozenset(tags), cast=cast)
+    own = CLEAN if made.name in _BLANK else first.taint
+    return Value(union(own, cast), first.length, frozenset(tags), cast=cast)
+
+
+def _whole_numbers(value: Value, node: ast.expr) -> bool:
+    """Whether a list holds whole numbers, by its type or by what it is called."""
+    return type_of(value) == "int64" or (value.ranks is None and _INTEGER_NAME.search(last_name(node)) is not None)
 
 
 def _element_types(value: Value, node: ast.expr | None) -> set[str]:

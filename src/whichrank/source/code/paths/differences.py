@@ -89,6 +89,12 @@ def level(events: list[Event]) -> Iterator[Event]:
                 yield from level(block)
 
 
+def root_of(op: Op) -> str:
+    """The root as a number where it is known, else as written."""
+    ranks = op.peer.ranks if op.root else None
+    return str(ranks[0]) if ranks and isinstance(ranks[0], int) and len(set(ranks)) == 1 else op.root
+
+
 def constant_text(text: str) -> bool:
     return text.lstrip("-").isdigit() or "ReduceOp" in text
 

@@ -38,9 +38,10 @@ BELOW = 2
 OWN_FAILURES = frozenset({
     "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "TimeoutError", "OSError",
     "IOError", "HTTPError", "URLError", "RequestException", "ClientError", "ReadTimeout", "ConnectTimeout",
-    "MemoryError", "PermissionError", "EOFError", "UnicodeDecodeError", "JSONDecodeError", "ReadTimeoutError",
+    "MemoryError", "OutOfMemoryError", "PermissionError", "EOFError", "UnicodeDecodeError", "JSONDecodeError",
+    "ReadTimeoutError",
 })  # fmt: skip
-"""Errors of the network, of a disk or of a file: one rank gets them, not all."""
+"""Errors of the network, of a disk, of a file or of memory: one rank gets them, not all."""
 _LEAVING: tuple[Exit, ...] = ("return", "break", "continue", "exit")
 
 
@@ -52,7 +53,8 @@ def judge_attempt(judge: Judge, event: Attempt, after: Rest, paired: frozenset[i
             continue
         caught = judge.sequences.of(handler.body)
         names = {step.op.name for step in body}
-        fallback = bool(body) and _after_risk(judge, event.body, handler.types)[0] is None
+        own = bool(handler.types) and set(handler.types) <= OWN_FAILURES
+        fallback = bool(body) and not own and _after_risk(judge, event.body, handler.types)[0] is None
         if caught and not fallback and not any(step.op.name in names for step in caught):
             reason = Origin("exception", "only a rank that failed gets here", *judge.at(handler.line))
             judge.add("except", [reason], handler.line, "", caught, [])

@@ -87,6 +87,7 @@ def _same_axis(what: str, group: str) -> bool:
     inside = what.partition("(")[2].rpartition(")")[0]
     if inside:
         same = inside.rpartition(".")[2] == group.rpartition(".")[2]  # `group` became `self.group`
-        return same or group.startswith(f"{inside}.") or f'"{inside}"' in group or f"'{inside}'" in group
-    axes = _axes(what)
+        if same or group.startswith(f"{inside}.") or f'"{inside}"' in group or f"'{inside}'" in group:
+            return True
+    axes = _axes(inside or what)
     return len(axes) == 1 and axes == _axes(group)

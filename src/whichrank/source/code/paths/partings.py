@@ -31,6 +31,7 @@ from whichrank.source.code.paths.differences import (
     operation,
     ops,
     place,
+    root_of,
     speaks,
 )
 from whichrank.source.code.paths.failures import judge_attempt
@@ -228,7 +229,11 @@ class Judge:
         return steps
 
     def reasons(self, test: Value) -> list[Origin]:
-        return self._likely(self.analysis.resolve(test.taint)) if differs(test) else []
+        if not differs(test):
+            return []
+        found = self.analysis.resolve(test.taint)
+        # Where the truth was worked out rank by rank, the rank decides, whatever else is among the reasons.
+        return self._likely(found) or [o for o in found if test.ranks is not None and o.kind == "rank"]
 
     def _likely(self, reasons: list[Origin], *, direct: bool = False) -> list[Origin]:
         """A file is there or not for all ranks alike where a test far away asked for it, and so are names of files."""
@@ -288,7 +293,7 @@ class Judge:
         for one, two in zip(here, there, strict=False):
             if one.op is two.op or one.op.name != two.op.name:
                 continue
-            for about, a, b in (("root", one.op.root, two.op.root), ("op", one.op.reduction, two.op.reduction)):
+            for about, a, b in (("root", root_of(one.op), root_of(two.op)), ("op", one.op.reduction, two.op.reduction)):
                 if a != b and a and b and constant_text(a) and constant_text(b):
                     said = f"{a} on some ranks, {b} on the others (line {two.op.line})"
                     self.disagreements.append(
@@ -316,7 +321,9 @@ class Judge:
                 reasons = [Origin("order", f"{said} {o.what}", o.file, o.line) for o in found]
         if not reasons:
             return
-        body = self.concerned(self.sequences.of(event.body), event.test, reasons)
+        body = self.sequences.of(event.body)
+        if not (event.test.order and len({step.op.group for step in body}) > 1):
+            body = self.concerned(body, event.test, reasons)
         if keys(body):
             self.add(shape, reasons, event.line, event.text, body, [])
 

@@ -106,7 +106,9 @@ class Sequences:
         for node in walk(found.node):
             if isinstance(node, ast.If) and _asks_rank(node.test):
                 calls = {last_name(n.func) for part in node.body for n in walk(part) if isinstance(n, ast.Call)}
-                if calls & wrapped and not any(_calls(part, wrapped) for part in node.orelse):
+                others = any(_calls(part, wrapped) for part in node.orelse)
+                leaves = isinstance(node.body[-1], ast.Return) and not calls & wrapped and not others
+                if (calls & wrapped and not others) or (leaves and _calls(found.node, wrapped)):
                     return True
         return False
 

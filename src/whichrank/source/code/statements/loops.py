@@ -43,7 +43,8 @@ def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
     if "pairs" in value.tags:
         return Value(items=(UNKNOWN, elements(frame, value._replace(tags=value.tags - {"pairs"}), node)))
     if value.holds:
-        return Value(value.taint, thing=value.holds[0], tags=frozenset({"itself"}), holds=value.holds)
+        tags = frozenset({"itself"}) | (value.tags & {"dispatched"})
+        return Value(value.taint, thing=value.holds[0], tags=tags, holds=value.holds)
     if value.kinds and value.thing is None:
         several = len(value.kinds) > 1 or frame.analysis.some_have(value.kinds[0])
         return Value(value.taint, thing=value.kinds[0], kinds=value.kinds if several else ())

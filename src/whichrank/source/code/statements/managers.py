@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Handler, Op, blocks, matters
-from whichrank.source.code.index import Class, Function, last_name
+from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.values import UNKNOWN, Origin, Value, differs
 from whichrank.source.nodes import walk
 
@@ -39,6 +39,8 @@ def with_block(frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
             first = ast.unparse(item.context_expr)[:120]
             continue
         managers.append((value, item))
+        if (types := _swallows(frame, value, item.context_expr)) is not None:
+            swallowed = types
         entered = _manager(frame, value, "__enter__", item)
         if item.optional_vars is not None:
             frame.bind(item.optional_vars, entered or value)
@@ -80,6 +82,26 @@ def _body(
         frame.emit(Fork(Value(local.taint), "no_sync()", node.lineno, events, silent))
         return ended
     return frame.block(node.body)
+
+
+def _swallows(frame: Frame, value: Value, node: ast.expr) -> tuple[str, ...] | None:
+    """The errors of its block that a manager of the project keeps to itself; none named where it keeps all."""
+    if isinstance(value.thing, Class) and "itself" not in value.tags:
+        door = frame.analysis.project.method(value.thing, "__exit__")
+        returned = [n.value for n in walk(door.node) if isinstance(n, ast.Return)] if door and door.node else []
+        return () if any(isinstance(each, ast.Constant) and each.value is True for each in returned) else None
+    text = dotted(node.func) if isinstance(node, ast.Call) else ""
+    found = frame.analysis.project.find(resolve(frame.function.module, text)) if text else None
+    if not isinstance(found, Function) or found.node is None or "contextmanager" not in found.decorators():
+        return None
+    for part in walk(found.node):
+        if isinstance(part, ast.Try) and any(isinstance(n, ast.Yield) for each in part.body for n in walk(each)):
+            for handler in part.handlers:
+                if not any(isinstance(n, ast.Raise) for each in handler.body for n in walk(each)):
+                    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else []
+                    single = [handler.type] if handler.type is not None and not kinds else []
+                    return tuple(map(last_name, [*kinds, *single]))
+    return None
 
 
 def _entered(frame: Frame, item: ast.withitem) -> tuple[Value, bool]:
