@@ -19,7 +19,7 @@ PACKAGES = tuple(
 # A quadratic search takes about 0.3 s on a text of this size, a linear one less than a millisecond.
 SIZE, LIMIT_S = 6000, 0.15
 # Of a third of that size a quadratic search takes more than this: only those are tried on the larger text.
-FIRST_SIZE, FIRST_LIMIT_S = 2000, 0.004
+FIRST_SIZE, FIRST_LIMIT_S = 2000, 0.002
 FULL_SIZE, FULL_LIMIT_S = 1 << 15, 1.0  # lines are cut at 32 KiB
 SAMPLES = Path(__file__).parents[1] / "samples"
 

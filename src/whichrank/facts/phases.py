@@ -36,7 +36,7 @@ _HELD_UP: dict[str, str] = {
         r"wait(?:s|ing)? (?:for|on|to acquire) (?:\S{1,60} ){0,3}(?:file ?)?lock"
         r"|lock\b(?: \S{1,60})? (?:is )?(?:held by|not acquired|busy|exists)"
     ),
-    "rank-frozen": r"\b(?:frozen|freezing|suspended|paused|SIGSTOP|stopped by signal)\b",
+    "rank-frozen": r"\b(?:(?<!<)frozen|freezing|suspended|paused|SIGSTOP|stopped by signal)\b",
     "conditional-collective": (
         r"skip(?:s|ped|ping)? (?:the |this |an? )?(?:\w{1,16} ){0,2}"
         r"(?:step|update|backward|sync\w{0,8}|iteration|reduc\w{1,4})"

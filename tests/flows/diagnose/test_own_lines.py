@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from whichrank.facts.phases import activity_in
+from whichrank.flows.diagnose.own_lines import _NOT_SAID
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.verdict import Verdict
 
@@ -87,3 +89,9 @@ def test_the_rank_whose_value_turned_first_is_the_origin(tmp_path):
     ]
     verdict = judged(tmp_path, *steps(5), *turned)
     assert (verdict.cause, verdict.culprits.ranks) == ("nan-origin", (6,))
+
+
+def test_frames_of_a_stack_are_nothing_that_a_rank_said():
+    assert _NOT_SAID.match("    run_path (<frozen runpy>:291)")
+    assert activity_in("run_path (<frozen runpy>:291)") is None
+    assert activity_in("the loader looks frozen") == "rank-frozen"

@@ -56,7 +56,7 @@ def rank_main(rank):
         optimizer.step()
         if mode == "flip" and rank == 1 and step == 5:
             model.module[0].weight.data.view(torch.int32)[3, 4] ^= 1 << 12
-        if step == 3 and rank == 0:
+        if step == 1 and rank == 0:
             torch.save(model.module.state_dict(), sys.argv[3] + "/early.pt")
         time.sleep(0.05 if mode == "flip" else 0.0)
     digest = sum(p.double().sum().item() for p in model.parameters())

@@ -20,7 +20,10 @@ from whichrank.timeline.identity.who import short_name
 
 _LATE = ("rank-stuck-in-user-code", "collective-order")
 """Besides the generic causes: they say that a rank went another way, not why."""
-_NOT_SAID = re.compile(r'\s{0,40}File "|Traceback|\s{0,8}at |#\d{1,3} |NCCL INFO|\[[Rr]ank \d+\] ')
+_NOT_SAID = re.compile(
+    r'\s{0,40}File "|Traceback|\s{0,8}at |#\d{1,3} |NCCL INFO|\[[Rr]ank \d+\] '
+    r"|\s{0,40}\S{1,200} \([^()]{1,300}:\d{1,9}\)"
+)
 """Frames, and what torch and NCCL print on their own account."""
 _SHARES = re.compile(r"(?i)\b(?:samples?|batch(?:es)?|steps?|shards?|files?|records?|examples?|tars?|tokens)\b")
 _MOST_RANKS = 8
