@@ -47,9 +47,9 @@ _TABLE: dict[Kind, tuple[float, float, float]] = {
 Measured on cases that were scored before anything was changed for them (five rounds, 208 cases; mostly messages and
 reports): verdicts that rest on a hint were right in 26 of 38, on support in 42 of 49, on proof in 56 of 61. Smoothed by
 ten cases of a prior (0.5, 0.75, 0.9) that is 0.65, 0.84 and 0.92. Support by anything but records stays below 0.8, so
-that what is said to be surer holds in nine of ten; how the kinds differ otherwise is judgement. Records are right in 92 of 93 recorded and simulated cases. Of all
-779 cases at hand, most of them used since, 424 of the 430 verdicts that are at least 0.8 sure are right.
-`tools/calibration.py` prints the rates again for any labelled cases.
+that what is said to be surer holds in nine of ten. How the kinds differ otherwise is judgement. Records are right in 92
+of 93 cases, nearly all recorded or simulated. Of all 779 cases at hand, most of them used since, 424 of the 430
+verdicts that are at least 0.8 sure are right. `tools/calibration.py` prints the rates again for any labelled cases.
 """
 SUPPORTED = 0.7
 """A verdict that is less sure rests on hints."""

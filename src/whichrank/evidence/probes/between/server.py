@@ -139,12 +139,12 @@ def family(address: str) -> socket.AddressFamily:
 def _for_everybody(kind: socket.SocketKind) -> socket.socket:
     """A socket for IPv6 and IPv4; for IPv4 alone where the kernel has nothing else."""
     try:
-        one = socket.socket(socket.AF_INET6, kind)
-        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if not Path("/proc/net/if_inet6").read_text(encoding="ascii").strip():
-            raise OSError("no interface has an IPv6 address")
+            return socket.socket(socket.AF_INET, kind)
+        one = socket.socket(socket.AF_INET6, kind)
     except OSError:
         return socket.socket(socket.AF_INET, kind)
+    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     return one
 
 

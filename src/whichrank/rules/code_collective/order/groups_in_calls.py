@@ -108,7 +108,7 @@ def _finding(case: Case, cycle: GroupCycle) -> Finding:
 
 
 def _around_the_call(case: Case, cycle: GroupCycle, groups: dict[int, tuple[int, ...]]) -> set[int]:
-    """Who is in the first call of a group, at the same place, and whom they wait for there: one side left the other."""
+    """The ranks in the first call of a group at one place, and the members that they wait for there: both sides."""
     places = {_place(case, rank) for rank in cycle.ranks if rank in groups}
     there = {rank for rank in groups if _place(case, rank) in places}
     return there.union(*(groups[rank] for rank in there))
