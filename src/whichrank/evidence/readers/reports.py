@@ -124,7 +124,8 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\b\d+(?:\.\d+)? ?(?:s|ms|sec\w{0,4}) per (?:step|iter\w{0,6})\b",
         r"\butili[sz]ation (?:drops|is low)\b",
         r"\bcrawl(?:s|ing)?\b",
-        r"\b(?:step|iteration|epoch|iter) times? (?:\w{1,8} )?(?:explode|double|triple|jump|grow|r[io]se|increase|go|went)\w{0,1}\b",
+        r"\b(?:step|iteration|epoch|iter) times? (?:\w{1,8} )?"
+        r"(?:explode|double|triple|jump|grow|r[io]se|increase|go|went)\w{0,1}\b",
         r"\b(?:\d+ ?(?:x|times)|twice|double|three times|half) (?:slower|longer|as (?:long|slow|fast))\b",
         r"\btakes? (?:\w{1,12} ){0,4}(?:longer|ages|for ?ever|minutes|hours)\b",
         r"\b(?:more than|over|about) \d{1,2} ?% of (?:the )?(?:\w{1,10} ){0,2}time\b",
