@@ -36,7 +36,7 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
     for number, line in lines:
         if len(line) > _LONGEST:
             continue
-        if "ank" not in line and "ANK" not in line:
+        if "ank" not in line and "ANK" not in line and not line.startswith("["):
             step = _step(line, step)
             titled = line.rstrip().endswith(":")
             name, timed = _heading(listen(line.encode(), clock).text if titled else line, name, timed)
