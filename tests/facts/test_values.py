@@ -12,7 +12,7 @@ from whichrank.facts.values import number, problem
         ("NCCL_IB_DISABLE", "true", "as the number 0"),
         ("NCCL_BUFFSIZE", "4M", "becomes 4"),
         ("NCCL_IB_TIMEOUT", "022", "octal"),
-        ("NCCL_IB_TIMEOUT", "40", "outside 1 to 22"),
+        ("NCCL_IB_TIMEOUT", "40", "outside 1 to 31"),
         ("NCCL_CROSS_NIC", "5", "none of 0, 1, 2"),
         ("NCCL_P2P_LEVEL", "nvl", "capitals"),
         ("NCCL_NET_GDR_LEVEL", "close", "is ignored"),

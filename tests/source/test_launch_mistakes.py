@@ -161,7 +161,7 @@ MPI = "export NCCL_IB_HCA=mlx5\nmpirun -np 8 --hostfile h --mca plm rsh {} pytho
         ),
         ("h.sbatch", WRITTEN, ["E"], ["'E'"], ("--rdzv-endpoint", 4)),
         ("m.sh", MPI, ["-x NCCL_IB_HCA"], [""], ("NCCL_IB_HCA", 1)),
-        ("t.sh", "export NCCL_IB_TIMEOUT={}\ntorchrun t.py", ["22"], ["31"], ("NCCL_IB_TIMEOUT=31", 1)),
+        ("t.sh", "export NCCL_IB_TIMEOUT={}\ntorchrun t.py", ["31"], ["32"], ("NCCL_IB_TIMEOUT=32", 1)),
         ("s.sh", "torchrun --standalone --nnodes={} t.py", ["1"], ["2"], ("--standalone", 1)),
         (
             "n.sbatch",

@@ -73,6 +73,12 @@ class Launch:
     port: Told | None = None
     world: Told | None = None
     interfaces: tuple[Told, ...] = ()
+    backend: Told | None = None
+    """That the program is told to communicate with: gloo, nccl."""
+    of_nccl: tuple[Told, ...] = ()
+    """Settings of NCCL that it gets."""
+    own_nodes: Count | None = None
+    """Hosts that the program itself, not its launcher, is told of."""
     complete: bool = False
     """Every option of the launcher is known, and no variable or operator adds others (torchrun reads PET_*)."""
     numbered: bool = True
@@ -87,7 +93,7 @@ class Launch:
     @property
     def several(self) -> bool:
         """It runs on more than one host."""
-        return any(count is not None and count.number > 1 for count in (self.nodes, self.hosts))
+        return any(count is not None and count.number > 1 for count in (self.nodes, self.hosts, self.own_nodes))
 
     @property
     def members(self) -> int:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from whichrank.facts.environment import catalogue, in_family
-from whichrank.source._constants import Constants
+from whichrank.source._constants import Constants, returns
 from whichrank.source._environ import Pair, is_environ, named
+from whichrank.source._names_only import names_only
 
 _STARTS = frozenset({
     "run", "Popen", "call", "check_call", "check_output", "execve", "execvpe", "execle", "execlpe", "spawnve",
@@ -36,7 +37,7 @@ class Child(NamedTuple):
 def children(tree: ast.AST, constants: Constants, environ: frozenset[str]) -> Iterator[Child]:
     """Every environment that goes to other processes; each dictionary once."""
     seen: set[int] = set()
-    reader = _Dictionaries(constants, environ)
+    reader = _Dictionaries(constants, environ, names_only(tree, constants))
     for node in ast.walk(tree):
         for child in _found(node, reader):
             pairs = [pair for pair in child.pairs if id(pair[2]) not in seen]
@@ -55,7 +56,8 @@ def _found(node: ast.AST, reader: _Dictionaries) -> Iterator[Child]:
             elif _speaks_of_env(target) and isinstance(node.value, ast.Dict | ast.Call):
                 yield Child(node, reader.pairs(node.value)[0], fresh=False, starts=False)
     elif isinstance(node, ast.Dict):
-        yield from _dictionary(node, reader)
+        if id(node) not in reader.names_only:
+            yield from _dictionary(node, reader)
     elif isinstance(node, ast.FunctionDef) and "env" in node.name.lower():
         for inner in ast.walk(node):
             if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Dict):
@@ -149,8 +151,8 @@ def _of_module(func: ast.expr) -> bool:
 class _Dictionaries:
     """Dictionaries taken apart: their pairs, and whether os.environ is not among what they are made of."""
 
-    def __init__(self, constants: Constants, environ: frozenset[str]) -> None:
-        self.constants, self.environ = constants, environ
+    def __init__(self, constants: Constants, environ: frozenset[str], names_only: frozenset[int]) -> None:
+        self.constants, self.environ, self.names_only = constants, environ, names_only
 
     def pairs(self, node: ast.expr, depth: int = 0) -> tuple[list[Pair], bool]:
         if depth > 6 or is_environ(node, self.environ):
@@ -192,8 +194,9 @@ class _Dictionaries:
             return found, fresh
         if isinstance(node.func, ast.Attribute) and node.func.attr == "copy":
             return self.pairs(node.func.value, depth + 1)
-        resolved = self.constants.resolve(node)
-        return self.pairs(resolved, depth + 1) if resolved is not node else ([], False)
+        function = self.constants.functions.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        returned = list(returns(function)) if function is not None else []
+        return self.pairs(returned[0], depth + 1) if len(returned) == 1 else ([], False)
 
 
 def _speaks_of_env(node: ast.AST) -> bool:

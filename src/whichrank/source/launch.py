@@ -33,6 +33,7 @@ KINDS = {
     "nomad": "formats.nomad.read",
     "toml": "formats.toml_tree.read",
     "env-file": "formats.env_file.read",
+    "hostfile": "formats.hostfile.read",
     "nccl.conf": "conf.read",
     "environment": "captured.read",
 }
@@ -122,7 +123,10 @@ def _by_content(text: str) -> str:
     if first.lstrip().startswith("{") and re.search(r'"[\w.-]+"\s*:', text):
         return "json"
     from whichrank.source import captured
+    from whichrank.source.formats import hostfile
 
+    if hostfile.looks_like(text):
+        return "hostfile"
     for kind, pattern in _TELLING.items():
         if kind == "python" and captured.looks_like(text):
             return "environment"

@@ -18,7 +18,7 @@ _FIRST_HOST = "Give the address of the first host."
 def check(file: SettingsFile) -> None:
     """Add what does not fit to the file's clashes."""
     found = [clash for launch in file.launches for clash in _one(launch)]
-    for clash in (*found, *_members(file.launches), *_same_port(file.launches)):
+    for clash in (*found, *_members(file.launches), *_same_port(file.launches), *_unread(file.launches)):
         if clash not in file.clashes:
             file.clashes.append(clash)
 
@@ -42,12 +42,25 @@ def _also(*counts: Count | None) -> tuple[Ref, ...]:
 
 def _hosts(launch: Launch) -> Iterator[Clash]:
     """The hosts that the launcher waits for, and those that there are."""
-    nodes, hosts = launch.nodes, launch.hosts
+    nodes, hosts = launch.nodes or launch.own_nodes, launch.hosts
     if nodes is None or hosts is None or not nodes.exact:
         return
     if nodes.number > hosts.number or (launch.everywhere and hosts.exact and nodes.number < hosts.number):
         why = f"{nodes.number} hosts are expected and {hosts.said} means {hosts.number}"
         yield Clash(nodes.said, nodes.ref, why, f"Write {nodes.said}={hosts.number}.", (launch.ref, hosts.ref))
+
+
+def _unread(launches: list[Launch]) -> Iterator[Clash]:
+    """Settings of NCCL for programs that all communicate by gloo."""
+    for launch in launches:
+        if launch.backend is None or launch.backend.text != "gloo":
+            return
+    for launch in launches:
+        for told in launch.of_nccl:
+            there = f"GLOO{told.name.removeprefix('NCCL')}" if told.name == "NCCL_SOCKET_IFNAME" else ""
+            why = "every program of this file communicates by gloo, which does not read it"
+            fix = f"Set {there}." if there else "Drop it."
+            yield Clash(told.name, told.ref, why, fix, (launch.backend.ref,) if launch.backend else ())
 
 
 def _devices(launch: Launch) -> Iterator[Clash]:

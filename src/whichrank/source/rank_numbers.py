@@ -13,6 +13,9 @@ from whichrank.source._constants import Constants
 
 _WHY = "it is the number of one host's processes, while RANK counts over all hosts: most ranks are out of range"
 _FIX = "Write the number of hosts times the processes of each."
+_ALONE = re.compile(r"[\"']?\$?\{?(\w+)\}?[\"']?")
+_TIMES = re.compile(r"\$\(\(\s*\$?\{?(?!1\b)\w+\}?\s*\*\s*\$?\{?(?!1\b)\w+\}?\s*\)\)")
+_LOCAL = frozenset({"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"})
 _PRODUCT = re.compile(r"\$\(\(\s*(?:\(\s*)?\$?\{?(\w+)\}?\s*\*\s*\$?\{?(\w+)\}?\s*(?:\)\s*)?\+")
 
 
@@ -23,6 +26,9 @@ def in_program(
     if not {"RANK", "WORLD_SIZE"} <= given.keys():
         return None
     rank, size = (_bare(given[name][0], constants) for name in ("RANK", "WORLD_SIZE"))
+    local = _bare(given["LOCAL_RANK"][0], constants) if "LOCAL_RANK" in given else None
+    if local is not None and ast.dump(local) == ast.dump(rank) and _several(size, constants):
+        return repeated(ref(given["RANK"][1]), ref(given["WORLD_SIZE"][1]))
     if not isinstance(rank, ast.BinOp) or not isinstance(rank.op, ast.Add):
         return None
     for term in (rank.left, rank.right):
@@ -40,6 +46,22 @@ def _same(size: ast.expr, factors: tuple[ast.expr, ast.expr], constants: Constan
     return any(ast.dump(factor) == ast.dump(size) for factor in factors)
 
 
+def _several(size: ast.expr, constants: Constants) -> bool:
+    """A product, of which no factor is known to be 1."""
+    if not isinstance(size, ast.BinOp) or not isinstance(size.op, ast.Mult):
+        return False
+    return all(_length(constants.resolve(factor), constants) != 1 for factor in (size.left, size.right))
+
+
+def _length(node: ast.expr, constants: Constants) -> int | None:
+    """A number, or the length of a list that the file spells out."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    counted = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len"
+    items = constants.resolve(node.args[0]) if counted and isinstance(node, ast.Call) and node.args else None
+    return len(items.elts) if isinstance(items, ast.List | ast.Tuple) else None
+
+
 def _bare(node: ast.expr, constants: Constants) -> ast.expr:
     """Without str(…), f"{…}" and a name in between that stands for a sum or a product."""
     while True:
@@ -53,15 +75,25 @@ def _bare(node: ast.expr, constants: Constants) -> ast.expr:
             return known if isinstance(known, ast.BinOp) else node
 
 
-def in_script(rank: str, size: str) -> bool:
-    """By the texts that a script assigns to RANK and WORLD_SIZE."""
+def in_script(numbers: Mapping[str, tuple[str, int]], ref: Callable[[int], Ref]) -> Clash | None:
+    """By the texts that a script assigns to RANK, LOCAL_RANK and WORLD_SIZE, each with its line."""
+    if not {"RANK", "WORLD_SIZE"} <= numbers.keys():
+        return None
+    (rank, rank_line), (size, size_line) = numbers["RANK"], numbers["WORLD_SIZE"]
     factors = _PRODUCT.search(rank)
-    alone = re.fullmatch(r"[\"']?\$?\{?(\w+)\}?[\"']?", size)
-    return bool(factors and alone and alone[1] in factors.groups())
+    alone = _ALONE.fullmatch(size)
+    if factors and alone and alone[1] in factors.groups():
+        return Clash("WORLD_SIZE", ref(size_line), _WHY, _FIX, (ref(rank_line),))
+    local, taken = _ALONE.fullmatch(numbers.get("LOCAL_RANK", ("", 0))[0]), _ALONE.fullmatch(rank)
+    if taken and taken[1] in _LOCAL | ({local[1]} if local else set()) and _TIMES.search(size):
+        return repeated(ref(rank_line), ref(size_line))
+    return None
 
 
-def clash(ref: Ref, also: Ref) -> Clash:
-    return Clash("WORLD_SIZE", ref, _WHY, _FIX, (also,))
+def repeated(ref: Ref, also: Ref) -> Clash:
+    """RANK that is only the number on its own host, in a world of several hosts."""
+    why = "it is the number on its own host, while WORLD_SIZE counts over all hosts: each host starts the same ranks"
+    return Clash("RANK", ref, why, "Write the host's number times the processes of each, plus the local one.", (also,))
 
 
 _MANY_HOSTS = re.compile(

@@ -150,12 +150,14 @@ class Manifest:
 
     def siblings(self, node: Node) -> list[Given]:
         """Variables that the scripts of the same block see."""
-        blocks = [v for k, v in node.entries() if manifest_keys.ENVIRONMENT.fullmatch(k.text) and v.kind == "map"]
-        pairs = [pair for block in blocks[:4] for pair in islice(block.entries(), 200)]
+        parts = [node, *(value for key, value in node.entries() if key.text == "runtime_env")]
+        blocks = [v for part in parts for k, v in part.entries() if manifest_keys.ENVIRONMENT.fullmatch(k.text)]
+        pairs = [(k, v.text, v.kind) for block in blocks[:4] for k, v in islice(block.entries(), 200)]
+        pairs += [(i, i.text.partition("=")[2], i.kind) for block in blocks[:4] for i in block.items[:200]]
         return [
-            Given(key.text, value.text.replace(TEMPLATE, UNKNOWN), key.line)
-            for key, value in pairs
-            if value.kind == "scalar"
+            Given(key.text.partition("=")[0], text.replace(TEMPLATE, UNKNOWN), key.line)
+            for key, text, kind in pairs
+            if kind == "scalar"
         ]
 
     def parts(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:

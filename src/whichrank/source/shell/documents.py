@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from importlib import import_module
 
-from whichrank.records.settings import SettingsFile
+from whichrank.records.settings import UNKNOWN, SettingsFile
 from whichrank.source.shell.syntax import Loop, Simple
 from whichrank.source.shell.tokens import Redirect
-from whichrank.source.shell.words import pieces
+from whichrank.source.shell.words import Lookup, pieces
 
 _LOADS = r"(?:grep|cat|sed|xargs|egrep|envsubst)\b.*?([\w./~${}-]*\.?env[\w.-]*)"
 
@@ -66,6 +66,17 @@ def unescaped(body: Redirect) -> str:
         return body.body
     filled = re.sub(r"(?<!\\)(?:\$\((?!\()[^()\n]*\)|`[^`\n]*`)", "${UNKNOWN}", body.body)  # run by the writer, once
     return re.sub(r"\\([$`\\])", r"\1", filled)
+
+
+def filled(body: Redirect, lookup: Lookup) -> str:
+    """The text of a here-document with the variables put in that the script itself sets for sure."""
+
+    def put_in(match: re.Match[str]) -> str:
+        value = lookup(match[1] or match[2])
+        sure = value is not None and value.fixed and value.items is None and UNKNOWN not in value.text
+        return value.text if value is not None and sure else match.group()
+
+    return body.body if body.literal else re.sub(r"(?<!\\)\$(?:\{(\w+)\}|([A-Za-z_]\w*))", put_in, body.body)
 
 
 def read_rows(node: Loop) -> list[list[tuple[str, str, int]]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
+from whichrank.source.formats import hostfile
+from whichrank.source.shell import arguments
 from whichrank.source.shell.step_size import host_file, number, option
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
         _behind_the_script(shell, launch, command[script + 1 :])
     else:
         _task(shell, launch, env)
+    arguments.check(shell, launch, command)
     if launch not in shell.out.launches:
         shell.out.launches.append(launch)
 
@@ -78,6 +82,11 @@ def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
         told
         for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
         if (told := _variable(shell, name, env, launch)) is not None
+    )
+    launch.of_nccl = tuple(
+        told
+        for name in env.variables
+        if name.startswith("NCCL_") and (told := _variable(shell, name, env, launch)) is not None
     )
     launch.shared, launch.locked = _count(shell, size.shared), _count(shell, size.locked)
     launch.rdma = _rdma(shell, env, launch)
@@ -130,6 +139,10 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
         if field is not None and (many := rank_numbers.names_many_hosts(raw)):
             shell.clash(rank_numbers.not_one_host(name, many, shell.ref(field.line)))
     file = option(command, frozenset({"--hostfile", "-H"})) if launch.program == "deepspeed" else None
+    if file is not None and (written := shell.files.get(file.text.rsplit("/", 1)[-1])) is not None:
+        for host, one, two in hostfile.twice(written.text):
+            refs = (shell.ref(written.line + at - 1) for at in (two, one))
+            shell.clash(hostfile.clash(host, *refs, of_deepspeed=True))
     if file is not None and (hosts := host_file(file, shell.files)) is not None:
         launch.hosts = _count(shell, hosts[0])
     ids = option(command, frozenset({"--gpu_ids", "--gpu-ids"})) if launch.program == "accelerate" else None
@@ -142,6 +155,15 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.complete = settled and behind < len(command) and not any(n.startswith("PET_") for n in env.variables)
     launch.itself = _named_after_itself(shell, launch, command)
     launch.drawn = _drawn(shell, command)
+
+
+def one_port(shell: Interpreter, launches: list[Launch]) -> None:
+    """Hosts that take different branches of one condition start parts of one job: they meet at one port."""
+    told = [launch.port for launch in launches if launch.port is not None and launch.program and launch.several]
+    for first, second in pairwise(port for port in told if port.text.isdecimal()):
+        if first.text != second.text:
+            why = f"the branch depends on the host: some hosts of the job meet at {first.text}, others at {second.text}"
+            shell.clash(Clash(second.name, second.ref, why, "Give all hosts the same port.", (first.ref,)))
 
 
 def _behind_the_script(shell: Interpreter, launch: Launch, arguments: list[Field]) -> None:

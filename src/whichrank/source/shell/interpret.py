@@ -16,7 +16,7 @@ from whichrank.source.shell import batch, directives, documents, fitting, launch
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.conditions import truth
-from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable
+from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable, Written
 from whichrank.source.shell.syntax import (
     Case,
     Function,
@@ -37,7 +37,7 @@ LOOP_LIMIT = 64
 STEP_LIMIT = 40_000
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.DOTALL)
 _BY_RANK = re.compile(
-    r"\$\{?(?:(?:LOCAL_|NODE_|GROUP_)?RANK|SLURM_(?:PROCID|NODEID|LOCALID)|OMPI_COMM_WORLD_\w*RANK)\b"
+    r"\$\{?(?:\w+_)?(?:RANK|node_?rank|NODE_?(?:ID|INDEX)|PROCID|LOCALID|COMPLETION_INDEX|WORKER_INDEX)\b"
 )
 _DECLARE = frozenset({"export", "declare", "typeset", "readonly", "local"})
 _PRINTS = frozenset({
@@ -72,7 +72,7 @@ class Interpreter:
         self.on_every_host = self.background = 0
         self.allocation = Allocation()  # what the job asks its scheduler for
         self.host = ""  # that ssh goes to
-        self.files: dict[str, str] = {}  # files that the script writes, by name -> text
+        self.files: dict[str, Written] = {}  # files that the script writes, by name
         self.scripts: dict[str, tuple[str, int]] = {}  # scripts among them -> text and first line
         self.unknown_rounds: set[str] = set()  # variables of loops over what only a run would tell
         self.per_task: dict[str, str] = {}  # variables that hold what differs from task to task, such as SLURM_PROCID
@@ -207,6 +207,7 @@ class Interpreter:
 
     def condition(self, node: If, env: Environment, *, sure: bool) -> None:
         ways: list[Environment] = []
+        before = len(self.out.launches)
         for test, body in node.branches:
             self.walk(test, env, sure=sure)
             holds = truth(test, self.lookup(env))
@@ -228,11 +229,12 @@ class Interpreter:
             ways.append(way)
         tests = [word.raw for test, _ in node.branches for step in test for word in getattr(step.node, "words", ())]
         if _BY_RANK.search(" ".join(tests)):
-            self.ranks_part(ways)
+            self.ranks_part(ways, before)
         env.merge(ways)
 
-    def ranks_part(self, ways: list[Environment]) -> None:
+    def ranks_part(self, ways: list[Environment], before: int) -> None:
         """Ranks that take different branches and come out with different values of what all must share."""
+        fitting.one_port(self, self.out.launches[before:])
         for name in sorted({name for way in ways for name in way.variables if must_match(name)}):
             found = [way.variables.get(name) for way in ways if not way.ended]
             texts = {variable.value.text if variable is not None else "" for variable in found}
@@ -246,6 +248,7 @@ class Interpreter:
     def case(self, node: Case, env: Environment, *, sure: bool) -> None:
         subject = expand(node.subject.raw, self.lookup(env))
         ways = []
+        before = len(self.out.launches)
         for patterns, body in node.arms:
             if subject.fixed and UNKNOWN not in subject.text:
                 if any(fnmatchcase(subject.text, expand(p, self.lookup(env)).text) for p in patterns):
@@ -256,6 +259,8 @@ class Interpreter:
             self.walk(body, way, sure=False)
             ways.append(way)
         if ways:
+            if _BY_RANK.search(node.subject.raw):
+                self.ranks_part(ways, before)
             every = any("*" in patterns for patterns, _ in node.arms)
             env.merge(ways if every else [*ways, env.copy()])
 
@@ -401,12 +406,12 @@ class Interpreter:
             self.randoms[name] = line
 
     def count_ranks(self, name: str, raw: str, line: int) -> None:
-        """RANK over all hosts, and a WORLD_SIZE of one host."""
-        if name not in {"RANK", "WORLD_SIZE"}:
+        """RANK and WORLD_SIZE, of which one counts over all hosts and the other on one."""
+        if name not in {"RANK", "LOCAL_RANK", "WORLD_SIZE"}:
             return
         self.numbers[name] = raw, line
-        if len(self.numbers) == 2 and rank_numbers.in_script(self.numbers["RANK"][0], self.numbers["WORLD_SIZE"][0]):
-            self.clash(rank_numbers.clash(self.ref(self.numbers["WORLD_SIZE"][1]), self.ref(self.numbers["RANK"][1])))
+        if (found := rank_numbers.in_script(self.numbers, self.ref)) is not None:
+            self.clash(found)
 
     def clash(self, found: Clash) -> None:
         if found not in self.out.clashes:

@@ -41,6 +41,15 @@ class Made:
         return None if UNKNOWN in self.value.text else self.value.text
 
 
+class Written(NamedTuple):
+    """A file that the script writes."""
+
+    text: str
+    """With the variables put in that the script itself sets."""
+    line: int
+    """Of its first line in the script."""
+
+
 class Cut(NamedTuple):
     """Something between the script and the ranks that does not pass a variable on."""
 

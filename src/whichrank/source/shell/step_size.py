@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from whichrank.source import memory
 from whichrank.source.shell.allocation import Allocation, Count
+from whichrank.source.shell.state import Written
 from whichrank.source.shell.words import Field
 
 _MPI = frozenset({"mpirun", "mpiexec", "orterun", "mpiexec.hydra", "horovodrun"})
@@ -36,7 +37,7 @@ def number(field: Field | None, said: str) -> Count | None:
     return Count(int(match[1]), field.line, said) if match and field is not None else None
 
 
-def within(program: str, words: Sequence[Field], size: Allocation, files: Mapping[str, str]) -> Allocation:
+def within(program: str, words: Sequence[Field], size: Allocation, files: Mapping[str, Written]) -> Allocation:
     """The size of the step that this launcher (with its options) makes of the job."""
     if program == "srun":
         return _srun([field.text for field in words], words[0].line, size)
@@ -63,7 +64,7 @@ def _srun(words: list[str], line: int, job: Allocation) -> Allocation:
     return size
 
 
-def _mpi(words: Sequence[Field], size: Allocation, files: Mapping[str, str]) -> Allocation:
+def _mpi(words: Sequence[Field], size: Allocation, files: Mapping[str, Written]) -> Allocation:
     started, per_host = number(option(words, _RANKS), "-np"), number(option(words, _PER_HOST), "-N")
     mapped = re.search(r"ppr:(\d{1,4}):node", " ".join(field.text for field in words))
     if mapped and per_host is None and int(mapped[1]):
@@ -86,10 +87,10 @@ def _mpi(words: Sequence[Field], size: Allocation, files: Mapping[str, str]) -> 
     )
 
 
-def host_file(file: Field, files: Mapping[str, str]) -> tuple[Count, Count | None] | None:
+def host_file(file: Field, files: Mapping[str, Written]) -> tuple[Count, Count | None] | None:
     """Hosts and slots of a hostfile that the script itself writes."""
-    text = files.get(file.text.rsplit("/", 1)[-1])
-    rows = [row.split("#")[0].split() for row in text.split("\n")] if text else []
+    written = files.get(file.text.rsplit("/", 1)[-1])
+    rows = [row.split("#")[0].split() for row in written.text.split("\n")] if written else []
     rows = [row for row in rows if row]
     if not rows or any("$" in word or "\0" in word for row in rows for word in row):
         return None

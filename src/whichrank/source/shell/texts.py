@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, How
 from whichrank.source.shell import batch, directives, documents, launchers
-from whichrank.source.shell.state import NESTING_LIMIT, Environment
+from whichrank.source.shell.state import NESTING_LIMIT, Environment, Written
 from whichrank.source.shell.syntax import parse
 from whichrank.source.shell.tokens import Redirect
 
@@ -74,7 +74,8 @@ def document(
     target = documents.written_to(redirects) or shell.target
     how = documents.kind_of_target(target, body.body, program)
     if target:
-        shell.files[target.rsplit("/", 1)[-1]] = body.body
+        text = documents.filled(body, shell.lookup(env))
+        shell.files[target.rsplit("/", 1)[-1]] = Written(text, body.body_line)
     if how in {"conf", "env", "profile"}:
         for offset, line in enumerate(body.body.split("\n")):
             if match := re.fullmatch(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*?)\s*", line):

@@ -1,0 +1,106 @@
+"""What the arguments of the training program itself say of the launch: its backend, its hosts, its batch."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from whichrank.records.launches import Count, Launch, Told
+from whichrank.records.settings import Clash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from whichrank.source.shell.interpret import Interpreter
+    from whichrank.source.shell.words import Field
+
+_BACKEND = re.compile(r"--(?:[\w-]*[-_])?backend")
+_NODES = re.compile(r"(?:--)?(?:[\w.]*\btrainer\.)num_nodes|--(?:num[-_]nodes|nnodes)")
+_DEVICES = re.compile(r"(?:--)?(?:[\w.]*\btrainer\.)devices|--(?:devices|gpus|num[-_]gpus|gpus[-_]per[-_]node)")
+_WORKERS = re.compile(r"--num[-_]workers")
+_CONFIG = re.compile(r"--(?:deepspeed|ds)(?:[-_]config(?:[-_]file)?)?")
+_MODEL_PARALLEL = re.compile(
+    r"(?:tensor|pipeline|model|sequence|context|expert|autotp)\w*(?:parallel|size)|--(?:tp|pp|sp)\b"
+)
+_BATCH, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+
+
+def check(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
+    """Add to the launch what the words behind the script say."""
+    script = next((i for i, field in enumerate(command) if i and field.text.endswith(".py")), len(command))
+    given = list(_options(command[script + 1 :]))
+    for name, value in given:
+        if _BACKEND.fullmatch(name):
+            launch.backend = Told(name, value.text, shell.ref(value.line))
+    if not launch.program:
+        launch.own_nodes = _hosts(shell, given)
+    for name, value in given:
+        if _CONFIG.fullmatch(name) and not any(_MODEL_PARALLEL.search(field.text) for field in command):
+            _batch(shell, launch, value)
+
+
+def _options(words: list[Field]) -> Iterator[tuple[str, Field]]:
+    """`--name value`, `--name=value`, and `name=value` as Hydra has it."""
+    for word, following in zip_longest(words, words[1:]):
+        name, equals, value = word.text.partition("=")
+        if equals:
+            yield name.lstrip("+"), word._replace(text=value)
+        elif name.startswith("--") and following is not None and not following.text.startswith("--"):
+            yield name, following
+
+
+def _hosts(shell: Interpreter, given: list[tuple[str, Field]]) -> Count | None:
+    """`--trainer.num_nodes 2`, `--num-nodes 2 --gpus 8` (nodes may be those of a graph without the GPUs),
+    `--num-workers 32 --gpus-per-node 8`."""
+    nodes, devices, workers = (_number(shell, given, pattern) for pattern in (_NODES, _DEVICES, _WORKERS))
+    if nodes is not None and (devices is not None or "trainer" in nodes.said):
+        return nodes
+    if workers is None or devices is None or "node" not in devices.said or workers.number % devices.number:
+        return None
+    return workers._replace(number=workers.number // devices.number, exact=False)
+
+
+def _number(shell: Interpreter, given: list[tuple[str, Field]], pattern: re.Pattern[str]) -> Count | None:
+    for name, value in given:
+        if pattern.fullmatch(name) and re.fullmatch(r"[1-9]\d{0,4}", value.text):
+            return Count(int(value.text), shell.ref(value.line), name)
+    return None
+
+
+def _batch(shell: Interpreter, launch: Launch, file: Field) -> None:
+    """A configuration of DeepSpeed that the script writes: its batch is that of a rank times steps times ranks."""
+    written = shell.files.get(file.text.rsplit("/", 1)[-1])
+    ranks = _ranks(launch)
+    try:
+        config = json.loads(written.text) if written is not None else None
+    except (ValueError, RecursionError):
+        return
+    if written is None or ranks is None or not isinstance(config, dict):
+        return
+    batch, micro, steps = (config.get(name) for name in (_BATCH, _MICRO, _STEPS))
+    if not isinstance(batch, int) or not all(part is None or isinstance(part, int) for part in (micro, steps)):
+        return
+    product = (micro or 1) * (steps or 1) * ranks
+    if product < 1 or (batch == product if micro and steps else batch % product == 0):
+        return
+    known = " times ".join(str(part) for part in (micro, steps, f"{ranks} ranks") if part)
+    why = f"{known} make {product}, and {_BATCH} is {batch}: DeepSpeed refuses to start"
+    row = next((i for i, line in enumerate(written.text.split("\n")) if f'"{_BATCH}"' in line), 0)
+    ref = shell.ref(written.line + row)
+    shell.clash(Clash(_BATCH, ref, why, f"Write {product}, or leave {_BATCH} out.", (launch.ref,)))
+
+
+def _ranks(launch: Launch) -> int | None:
+    """All ranks of the launch, where the file tells."""
+    if not launch.program:
+        return launch.started.number if launch.started is not None else None
+    if launch.total is not None:
+        return launch.total.number
+    hosts = launch.nodes or (launch.hosts if launch.program == "deepspeed" else None)
+    if launch.per_host is None or (hosts is not None and not hosts.exact) or (hosts is None and launch.several):
+        return None
+    if hosts is None and launch.program == "deepspeed":
+        return None  # a hostfile that is not at hand may name more
+    return launch.per_host.number * (hosts.number if hosts is not None else 1)
