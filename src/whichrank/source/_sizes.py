@@ -9,12 +9,23 @@ from collections.abc import Callable, Iterator
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count, Launch, Told
 from whichrank.source._constants import Constants
-from whichrank.source._environ import sets
+from whichrank.source._environ import pairs, sets
 
 _PER_HOST = {
     "spawn": "nprocs", "start_processes": "nprocs", "Trainer": "devices", "Fabric": "devices",
     "notebook_launcher": "num_processes",
 }  # fmt: skip
+# What submitit, Flyte, NeMo-Run, TorchX and the SDKs of clouds call the parts of a job.
+_ASKED = {
+    "hosts": ("nodes", "num_nodes", "nnodes", "instance_count", "node_count", "slurm_nodes"),
+    "ranks": (
+        "tasks_per_node", "ntasks_per_node", "slurm_ntasks_per_node", "nproc_per_node", "process_count_per_instance",
+        "num_proc_per_node",
+    ),
+    "gpus": ("gpus_per_node", "slurm_gpus_per_node", "gpu"),
+}  # fmt: skip
+_ENVIRONMENTS = frozenset({"env", "envs", "environment", "env_vars", "environment_variables"})
+_INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 
 
 def launches(
@@ -27,6 +38,8 @@ def launches(
         if not isinstance(node, ast.Call):
             continue
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called not in _PER_HOST and (asked := _asked_for(node, constants, ref)) is not None:
+            yield asked
         if called not in _PER_HOST:
             continue
         launch = Launch(called, ref(node), per_host=_count(node, _PER_HOST[called], constants, ref))
@@ -36,13 +49,35 @@ def launches(
             launch.visible = Count(len(visible[0].split(",")), visible[1], "CUDA_VISIBLE_DEVICES")
         if address is not None:
             launch.address = Told("MASTER_ADDR", *address)
-        launch.interfaces = tuple(Told(n, *own[n]) for n in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") if n in own)
+        launch.interfaces = tuple(Told(n, *own[n]) for n in _INTERFACES if n in own)
         yield launch
+
+
+def _asked_for(node: ast.Call, constants: Constants, ref: Callable[[ast.AST], Ref]) -> Launch | None:
+    """A call that asks a scheduler or a cloud for a job; what it is given may be in calls among its arguments."""
+    calls = [node, *(k.value for k in node.keywords if isinstance(k.value, ast.Call))]
+    found = {
+        what: next((c for call in calls for name in names if (c := _count(call, name, constants, ref))), None)
+        for what, names in _ASKED.items()
+    }
+    environments = [k.value for k in node.keywords if k.arg and k.arg in _ENVIRONMENTS]
+    if sum(count is not None for count in found.values()) + bool(environments) < 2:
+        return None
+    own = {
+        name: Told(name, constants.text(value), ref(place))
+        for given in environments
+        for name, value, place in pairs(constants.resolve(given), constants)
+    }
+    launch = Launch("", ref(node), hosts=found["hosts"], gpus=found["gpus"], per_host=found["ranks"], everywhere=True)
+    launch.interfaces = tuple(own[n] for n in _INTERFACES if n in own)
+    launch.address = own.get("MASTER_ADDR")
+    return launch
 
 
 def _count(node: ast.Call, name: str, constants: Constants, ref: Callable[[ast.AST], Ref]) -> Count | None:
     given = next((k.value for k in node.keywords if k.arg == name), None)
     known = constants.resolve(given) if given is not None else None
-    if not isinstance(known, ast.Constant) or isinstance(known.value, bool) or not isinstance(known.value, int):
+    if given is None or not isinstance(known, ast.Constant) or isinstance(known.value, bool):
         return None
-    return Count(known.value, ref(given or node), name) if known.value > 0 else None
+    text = str(known.value)
+    return Count(int(text), ref(given), name) if re.fullmatch(r"[1-9]\d{0,5}", text) else None

@@ -34,6 +34,7 @@ KINDS = {
     "toml": "formats.toml_tree.read",
     "env-file": "formats.env_file.read",
     "hostfile": "formats.hostfile.read",
+    "supervisor": "formats.supervisor.read",
     "nccl.conf": "conf.read",
     "environment": "captured.read",
 }
@@ -138,6 +139,8 @@ def _by_content(text: str) -> str:
 # Kind -> what stands in a file of it; tried in this order.
 _TELLING = {
     "systemd": r"^\[(?:Service|Unit)\]\s*$",
+    "supervisor": r"^\[program:[^\]\n]+\]\s*$",
+    "": r"\A(?:\s*[#;][^\n]*\n|\s*\n)*\[[\w:. -]+\]\s*$",  # sections of some other configuration
     "manifest": r"^(?:apiVersion|kind|services|version|envs|num_nodes|runtime_env|env_vars):",
     "python": r"^(?:import|from)\s+\w[\w.]*(?:\s+import\b|\s*$|\s+as\b)",
     "makefile": r"^[\w.-]+\s*:(?!=).*\n\t",

@@ -45,8 +45,23 @@ def hosts(root: Node, kind: str) -> Count | None:
         return Count(sum(count.number for count in counts), lines[-1], "replicas") if counts else None
     if kind == "StatefulSet":
         return _count(spec, "replicas")
+    group, jobs = spec.get("leaderWorkerTemplate"), spec.get("replicatedJobs")
+    if group is not None:  # a leader with a template of its own runs another command
+        return _count(group, "size") if group.get("leaderTemplate") is None else None
+    if jobs is not None:
+        return _of_job_set(jobs.items)
     mode = spec.get("completionMode")
     return _count(spec, "completions") if kind == "Job" and mode is not None and mode.text == "Indexed" else None
+
+
+def _of_job_set(jobs: list[Node]) -> Count | None:
+    """Pods of the one job that a JobSet consists of."""
+    node: Node | None = jobs[0] if len(jobs) == 1 else None
+    many = _count(node, "replicas") if node is not None else None
+    for name in ("template", "spec"):
+        node = node.get(name) if node is not None else None
+    pods = _count(node, "completions", "parallelism") if node is not None else None
+    return pods.times(many.number if many is not None else 1) if pods is not None else None
 
 
 def gpus(container: Node) -> Count | None:

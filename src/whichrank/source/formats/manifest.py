@@ -238,9 +238,11 @@ class Manifest:
             for clash in pod_networks.absent(self.networks, given, self.ref):
                 self.out.clashes.append(clash)
         self.started(node, scope, given, path)
+        kept, self.around = self.around, [*self.around, *given]
         for key, value in node.entries():
             if key.text not in manifest_keys.OWN_PARTS and not manifest_keys.PROSE.fullmatch(key.text):
                 self.entry(key.text, key, value, scope, (*path, key.text), depth + 1)
+        self.around = kept
 
     def started(self, node: Node, scope: str, given: list[Given], path: tuple[str, ...]) -> None:
         """The command of a container, run with the variables that it gives."""

@@ -1,0 +1,69 @@
+"""Configuration of supervisord: programs with their command and environment."""
+
+from __future__ import annotations
+
+import re
+from configparser import Error, RawConfigParser
+
+from whichrank.model.evidence import Ref
+from whichrank.records.settings import UNKNOWN, Assignment, SettingsFile
+from whichrank.source.shell.embedded import Given, run_command
+from whichrank.source.shell.tokens import split_words
+from whichrank.source.shell.words import expand
+
+KIND = "supervisor"
+QUOTE_LIMIT = 300
+_PAIR = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\"[^\"]*\"|'[^']*'|[^,\s]*)\s*(?:,|$)")
+_FILLED_IN = re.compile(r"%\([^)]*\)[sd]")
+
+
+def read(text: str, label: str) -> SettingsFile:
+    """Each program is an environment of its own, on top of what [supervisord] gives to all."""
+    out = SettingsFile.empty(label, KIND)
+    config = RawConfigParser(strict=False, inline_comment_prefixes=(";",))
+    try:
+        config.read_string(text)
+    except Error as error:
+        out.unread, out.note = True, f"not a configuration that can be parsed: {type(error).__name__}"
+        return out
+    lines = text.split("\n")
+    shared = _environment(config, "supervisord", lines, out, label)
+    for section in config.sections():
+        if not section.startswith("program:"):
+            continue
+        given = [*shared, *_environment(config, section, lines, out, f"{label}:{section}")]
+        command, at = config.get(section, "command", fallback=""), _line(lines, section, "command")
+        words = [
+            expand(word.raw.replace("$", "\\$"), lambda _n: None).text for word in split_words(_known(command), at)
+        ]
+        if words:
+            out.add(run_command([(w, w, at) for w in words], label, lines, given, literal="supervisord"))
+    return out
+
+
+def _known(text: str) -> str:
+    return _FILLED_IN.sub(UNKNOWN, text)
+
+
+def _environment(config: RawConfigParser, section: str, lines: list[str], out: SettingsFile, scope: str) -> list[Given]:
+    """`environment=A="1",B="2"`, which may go on in lines that are indented."""
+    given = []
+    start = _line(lines, section, "environment")
+    value = config.get(section, "environment", fallback="")
+    for match in _PAIR.finditer(value):
+        at = start + value.count("\n", 0, match.start(1))
+        text = _known(match[2].strip("\"'"))
+        ref = Ref(out.label, f"line {at}", lines[at - 1].strip()[:QUOTE_LIMIT] if at <= len(lines) else "")
+        out.assignments.append(Assignment(match[1], None if UNKNOWN in text else text, ref, scope, "export"))
+        given.append(Given(match[1], text, at))
+    return given
+
+
+def _line(lines: list[str], section: str, key: str) -> int:
+    inside = False
+    for number, line in enumerate(lines, 1):
+        if line.startswith("["):
+            inside = line.strip() == f"[{section}]"
+        elif inside and re.match(rf"{key}\s*[=:]", line):
+            return number
+    return 1
