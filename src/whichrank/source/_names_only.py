@@ -8,7 +8,10 @@ from whichrank.source._constants import Constants
 from whichrank.source.nodes import walk
 
 _VIEWS = frozenset({"items", "keys", "values", "get"})
-_TAKES_OUT = frozenset({"pop", "unsetenv", "discard", "remove"})
+_TELLS = frozenset({
+    "print", "pop", "unsetenv", "discard", "remove", "get", "getenv", "format", "join", "write", "debug", "info",
+    "warning", "warn", "error", "add_argument", "str", "repr", "len", "exit", "ljust", "upper", "lower",
+})  # fmt: skip
 _SAME = frozenset({"set", "frozenset", "sorted", "list", "tuple"})
 
 
@@ -28,14 +31,17 @@ def names_only(tree: ast.AST, constants: Constants) -> frozenset[int]:
 
 
 def _sets_nothing(use: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
-    """`x in NAMES`, and a loop over them that takes each out of something."""
+    """`x in NAMES`, and a loop over them that only tells of each or takes it out of something."""
     node = use
     parent = above.get(node)
     while parent is not None and _passes_on(parent, node):
         node, parent = parent, above.get(parent)
     if isinstance(parent, ast.Compare):
         return node in parent.comparators and all(isinstance(op, ast.In | ast.NotIn) for op in parent.ops)
-    return isinstance(parent, ast.For) and node is parent.iter and any(_takes_out(inner) for inner in walk(parent))
+    around = above.get(parent) if isinstance(parent, ast.comprehension) else parent
+    if not isinstance(around, ast.For | ast.ListComp | ast.SetComp | ast.GeneratorExp):
+        return False
+    return node is getattr(parent, "iter", None) and not any(_may_set(inner) for inner in walk(around))
 
 
 def _passes_on(parent: ast.AST, node: ast.AST) -> bool:
@@ -47,6 +53,15 @@ def _passes_on(parent: ast.AST, node: ast.AST) -> bool:
     return parent.func is node or (isinstance(parent.func, ast.Name) and parent.func.id in _SAME)
 
 
-def _takes_out(node: ast.AST) -> bool:
-    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TAKES_OUT
-    return called or isinstance(node, ast.Delete)
+def _may_set(node: ast.AST) -> bool:
+    """An element that is assigned, a call that may hand the name on, a text such as NAME=VALUE."""
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return name not in _TELLS | _VIEWS | _SAME
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.ctx, ast.Store)
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and "=" in node.value
+    if isinstance(node, ast.Tuple):
+        return isinstance(node.ctx, ast.Load)
+    return isinstance(node, ast.DictComp | ast.Yield)

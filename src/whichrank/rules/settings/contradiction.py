@@ -10,7 +10,9 @@ exist; WORLD_SIZE of one host; a list of hosts as an address; options of torchru
 port; directives behind the first command; too little /dev/shm or locked memory; an interface that the pod does not
 have; a branch on the rank that gives ranks different values of what all must share; a loopback address for several
 hosts; launch lines of one job that name different meeting points, the same number twice, or fewer members than they
-wait for.
+wait for; branches on the host's number that meet at different ports; RANK that counts on its own host only; a batch of
+DeepSpeed that is not the product of its parts; a host that stands twice in DeepSpeed's hostfile; settings of NCCL where
+every program communicates by gloo.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.
@@ -19,7 +21,8 @@ How it decides: only settings that surely meet in one process are compared: thos
 captured environment, and not those inside branches. For a launch it takes the numbers that the file itself states:
 directives of Slurm, PBS, LSF, SGE and Flux, options of srun, mpirun, jsrun, torchrun, accelerate and deepspeed,
 hostfiles that the script writes, `--gpus` of docker, limits and replicas of Kubernetes, compose, SkyPilot, Nomad and
-HTCondor, CUDA_VISIBLE_DEVICES, Trainer(…) and mp.spawn(…). A number that only a run would tell is not judged.
+HTCondor, CUDA_VISIBLE_DEVICES, Trainer(…), mp.spawn(…), calls of Python that ask a scheduler or a cloud for a job, and
+arguments of the training program (`--trainer.num_nodes`, `--backend`). A number that only a run would tell is not judged.
 
 Example: `TORCH_NCCL_BLOCKING_WAIT=1` with `TORCH_NCCL_DUMP_ON_TIMEOUT=1`: there will be no dump.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import islice
 
 from whichrank.facts.environment import counts
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count, Launch
-from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
+from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
 from whichrank.source import workload
+from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats import manifest_forms as forms
 from whichrank.source.formats import manifest_keys, pod_networks
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node, parse
@@ -140,25 +140,13 @@ class Manifest:
             self.container(node, path, depth)
             return
         kept, pod = self.around, (self.volumes, self.networks)
-        self.around = [*kept, *self.siblings(node)]
+        self.around = [*kept, *variables.given_to_scripts(node)]
         if self.form == "kubernetes":
             self.volumes = node.get("volumes") or self.volumes
             if path or self.kind == "Pod":
                 self.networks = pod_networks.of(node) or self.networks
         self.parts(node, scope, path, depth)
         self.around, (self.volumes, self.networks) = kept, pod
-
-    def siblings(self, node: Node) -> list[Given]:
-        """Variables that the scripts of the same block see."""
-        parts = [node, *(value for key, value in node.entries() if key.text == "runtime_env")]
-        blocks = [v for part in parts for k, v in part.entries() if manifest_keys.ENVIRONMENT.fullmatch(k.text)]
-        pairs = [(k, v.text, v.kind) for block in blocks[:4] for k, v in islice(block.entries(), 200)]
-        pairs += [(i, i.text.partition("=")[2], i.kind) for block in blocks[:4] for i in block.items[:200]]
-        return [
-            Given(key.text.partition("=")[0], text.replace(TEMPLATE, UNKNOWN), key.line)
-            for key, text, kind in pairs
-            if kind == "scalar"
-        ]
 
     def parts(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
         for key, value in node.entries():
@@ -180,10 +168,10 @@ class Manifest:
             forms.config_map(self, key, value, scope)
         elif name == "runtimeEnvYAML" and value.kind == "scalar":
             self.runtime_environment(value)
-        elif manifest_keys.ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and self.sets_something(value):
-            self.environment(value, f"{self.group}:{value.line}")
-        elif value.kind == "scalar" and forms.is_setting(name) and not value.null:
-            self.record(name, value, key.line, scope)
+        elif manifest_keys.ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and variables.sets_something(value):
+            variables.block(self, value, f"{self.group}:{value.line}")
+        elif value.kind == "scalar" and manifest_keys.is_setting(name) and not value.null:
+            variables.record(self, name, value, key.line, scope)
         elif self.form != "kubernetes" and self.is_script(name, value, path):
             self.script(name, value, scope)
         elif name in {"run_options", "worker_run_options", "head_run_options"} and value.kind == "list":
@@ -228,7 +216,7 @@ class Manifest:
             if key.text in forms.IMAGES:
                 self.image(value, scope, whole=False)
             elif manifest_keys.ENVIRONMENT.fullmatch(key.text) and value.kind in {"map", "list"}:
-                given += self.environment(value, scope, judged=not init)
+                given += variables.block(self, value, scope, judged=not init)
             elif key.text == "build" and (arguments := value.get("args")) is not None:
                 forms.build_arguments(self, arguments, {g.name for g in given})
         if init:
@@ -287,94 +275,6 @@ class Manifest:
             )
             for word in split_words(text, line)
         ]
-
-    # --- environments ---
-
-    def sets_something(self, node: Node) -> bool:
-        if node.kind == "map":
-            return any(value.kind == "scalar" for _, value in node.entries()) or node.get("<<") is not None
-        return any(item.kind == "map" or "=" in item.text or forms.is_setting(item.text) for item in node.items)
-
-    def environment(self, node: Node, scope: str, *, judged: bool = True) -> list[Given]:
-        found: dict[str, tuple[Node, int]] = {}
-        if node.kind == "map":
-            for key, value in node.entries():
-                self.budget -= 1
-                if self.budget < 0:
-                    break
-                if value.kind == "scalar":
-                    found[key.text] = (value, key.line)
-                    self.check_type(key.text, value)
-                else:
-                    self.entry(key.text, key, value, scope, ("", "", key.text), 1)
-        for item in node.items:
-            self.listed(item, found)
-        given = []
-        for name, (value, line) in found.items():
-            if value.null and node.kind == "map":
-                continue
-            text = self.record(name, value, line, scope) if judged else value.text
-            given.append(Given(name, text, line))
-        return given
-
-    def listed(self, item: Node, found: dict[str, tuple[Node, int]]) -> None:
-        """`- NAME=VALUE`, or `- name: NAME` with `value:`."""
-        if item.kind == "scalar":
-            name, equals, value = item.text.partition("=")
-            if equals and re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
-                found[name.strip()] = (Node("scalar", item.line, value, "'"), item.line)
-                quoted = len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]
-                if quoted and self.form in {"compose", ""}:
-                    why = f"the quotes inside the item are part of the value: {value}"
-                    self.lost(name.strip(), item.line, why, f"Write: - {name.strip()}={value[1:-1]}")
-            return
-        if item.kind != "map":
-            return
-        name_node, value_node = item.get("name", "Name", "key"), item.get("value", "Value")
-        if name_node is None and self.form == "compose":
-            for key, given in item.entries():
-                why = "compose takes NAME=VALUE in a list, and refuses a mapping"
-                self.lost(key.text, key.line, why, f"Write: - {key.text}={given.text}", error=True)
-        if name_node is None or value_node is None or value_node.kind != "scalar":
-            return
-        name = name_node.text
-        if self.form == "kubernetes" and not self.templated and value_node.bare:
-            why = "Kubernetes takes strings only as values of variables, and refuses a bare number or boolean"
-            self.lost(name, value_node.line, why, f'Quote it: value: "{value_node.text}"', error=True)
-        if name in found and found[name][0].text != value_node.text:
-            why = f"it is set twice: '{found[name][0].text}' (line {found[name][1]}) is overwritten"
-            self.lost(name, name_node.line, why, "Keep one of the two.")
-        found[name] = (value_node, name_node.line)
-
-    def check_type(self, name: str, value: Node) -> None:
-        boolean = value.bare and value.text.lower() in {"true", "false", "yes", "no", "on", "off"}
-        if self.form == "compose" and value.bare and value.text.lower() in {"true", "false"}:
-            why = "compose refuses a bare boolean as the value of a variable"
-            self.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
-        elif self.form == "ray" and value.bare:
-            why = "Ray takes strings only in env_vars, and refuses the job"
-            self.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
-        elif boolean and self.form == "sky":
-            self.lost(name, value.line, f"YAML reads {value.text} as a boolean: the variable becomes 'True' or 'False'",
-                      'Write "1" or "0".')  # fmt: skip
-
-    def record(self, name: str, value: Node, line: int, scope: str) -> str:
-        """Record one variable; returns its text with UNKNOWN for what is not known."""
-        text = value.text.replace(TEMPLATE, UNKNOWN)
-        text = re.sub(r"\$\([^)]*\)|\$\{[^}]*\}|(?<!\$)\$[A-Za-z_]\w*", _default, text)
-        if self.form == "compose":
-            text = text.replace("$$", "$")
-        if value.bare and value.text.lower() in {"true", "false"} and self.form != "compose":
-            text = value.text
-        where = self.ref(value.line) if value.line != line else None
-        known = None if UNKNOWN in text else text
-        if self.form == "no-environment":
-            self.lost(name, line, "nothing exports it: this configuration has no section for environment variables",
-                      f"Export {name} where the job is launched.")  # fmt: skip
-        self.out.assignments.append(
-            Assignment(name, known, self.ref(line), scope, "manifest", value_ref=where, partial="" if known else text)
-        )
-        return text
 
     # --- scripts ---
 
@@ -469,9 +369,3 @@ class Manifest:
         elif not scope:
             self.out.torch = release.torch or self.out.torch
             self.out.nccl = release.nccl or self.out.nccl
-
-
-def _default(match: re.Match[str]) -> str:
-    """`${X:-value}` is the value, as far as the file says."""
-    inner = re.fullmatch(r"\$\{\w+:?-([^${}]*)\}", match.group())
-    return inner[1] if inner else UNKNOWN

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.facts.environment import catalogue, in_family
+from whichrank.facts.environment import catalogue
 from whichrank.records import launches
 from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Clash, Lost
 from whichrank.source import conf, workload
-from whichrank.source.formats import env_file
+from whichrank.source.formats import env_file, manifest_keys
+from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
 
@@ -22,10 +23,6 @@ IMAGES = frozenset({
     "image", "image_id", "docker_image", "container_image", "base_image", "imageUri", "image_uri", "Image",
     "TrainingImage",
 })  # fmt: skip
-
-
-def is_setting(name: str) -> bool:
-    return bool(re.fullmatch(r"[A-Z][A-Z0-9_]*", name)) and (in_family(name) or name in catalogue())
 
 
 def build_arguments(manifest: Manifest, node: Node, set_too: set[str]) -> None:
@@ -74,7 +71,7 @@ def sky(manifest: Manifest) -> None:
     given: list[Given] = []
     for key, value in manifest.root.entries():
         if key.text in {"envs", "secrets"} and value.kind == "map":
-            given += manifest.environment(value, manifest.group)
+            given += variables.block(manifest, value, manifest.group)
         elif key.text == "setup" and value.kind == "scalar":
             manifest.script("setup", value, manifest.group)
         elif key.text not in {"run", "name"}:
@@ -118,11 +115,11 @@ def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:
     elif name.endswith(".env"):
         text, line = manifest.body(value)
         manifest.out.add(env_file.read("\n" * (line - 1) + text, manifest.out.label))
-    elif is_setting(name):
+    elif manifest_keys.is_setting(name):
         if value.bare and not manifest.templated:
             why = "a ConfigMap takes strings only, and refuses a bare number or boolean"
             manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
-        manifest.record(name, value, key.line, scope)
+        variables.record(manifest, name, value, key.line, scope)
 
 
 def init_containers(manifest: Manifest) -> None:

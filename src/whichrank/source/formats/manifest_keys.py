@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from whichrank.facts.environment import catalogue, in_family
+
 ENVIRONMENT = re.compile(
     r"(?:\w*[a-z_])?(?:env|Env|ENV)(?:s|_?vars?|Vars?|_?variables?|Variables?|ironment(?:_?[vV]ariables?)?)?"
     r"|environment(?:_?[vV]ariables?)?|Environment|variables"
@@ -25,3 +27,7 @@ OWN_PARTS = frozenset({"env", "environment", "command", "args", "entrypoint", "i
 OWN_SHELLS = re.compile(
     r"cmds|(?:head_|worker_)?(?:setup|initialization|start_ray)_commands|(?:head|worker)_(?:setup|start_ray)_commands"
 )
+
+
+def is_setting(name: str) -> bool:
+    return bool(re.fullmatch(r"[A-Z][A-Z0-9_]*", name)) and (in_family(name) or name in catalogue())

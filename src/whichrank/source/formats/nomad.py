@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from whichrank.records.settings import UNKNOWN, SettingsFile
-from whichrank.source.formats import hcl_tree
+from whichrank.source.formats import hcl_tree, manifest_environment
 from whichrank.source.formats.manifest import KIND, Manifest
 from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
@@ -39,7 +39,7 @@ def _labelled(node: Node, kind: str) -> Iterator[tuple[str, Node]]:
 def _task(manifest: Manifest, name: str, group: Node, task: Node) -> None:
     scope = f"{manifest.group}:{name}"
     environment, config = task.get("env"), task.get("config")
-    given = manifest.environment(environment, scope) if environment is not None else []
+    given = manifest_environment.block(manifest, environment, scope) if environment is not None else []
     if config is None:
         return
     image, command, arguments = config.get("image"), config.get("command"), config.get("args")

@@ -22,7 +22,7 @@ _DEVICES = re.compile(r"(?:--)?(?:[\w.]*\btrainer\.)devices|--(?:devices|gpus|nu
 _WORKERS = re.compile(r"--num[-_]workers")
 _CONFIG = re.compile(r"--(?:deepspeed|ds)(?:[-_]config(?:[-_]file)?)?")
 _MODEL_PARALLEL = re.compile(
-    r"(?:tensor|pipeline|model|sequence|context|expert|autotp)\w*(?:parallel|size)|--(?:tp|pp|sp)\b"
+    r"(?:tensor|pipeline|model|sequence|context|expert|autotp)[\w-]*(?:parallel|size)|--(?:tp|pp|sp)\b"
 )
 _BATCH, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 

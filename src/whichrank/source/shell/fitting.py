@@ -157,13 +157,19 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.drawn = _drawn(shell, command)
 
 
-def one_port(shell: Interpreter, launches: list[Launch]) -> None:
+def one_port(shell: Interpreter, branches: list[list[Launch]]) -> None:
     """Hosts that take different branches of one condition start parts of one job: they meet at one port."""
-    told = [launch.port for launch in launches if launch.port is not None and launch.program and launch.several]
-    for first, second in pairwise(port for port in told if port.text.isdecimal()):
-        if first.text != second.text:
-            why = f"the branch depends on the host: some hosts of the job meet at {first.text}, others at {second.text}"
-            shell.clash(Clash(second.name, second.ref, why, "Give all hosts the same port.", (first.ref,)))
+    told = [[port for launch in branch if (port := _meets_at(launch))] for branch in branches]
+    for first, second in pairwise(ports for ports in told if ports):
+        if {port.text for port in first}.isdisjoint(port.text for port in second):
+            ours, theirs = first[0], second[0]
+            why = f"the branch depends on the host: some hosts of the job meet at {ours.text}, others at {theirs.text}"
+            shell.clash(Clash(theirs.name, theirs.ref, why, "Give all hosts the same port.", (ours.ref,)))
+
+
+def _meets_at(launch: Launch) -> Told | None:
+    port = launch.port
+    return port if port is not None and launch.program and launch.several and port.text.isdecimal() else None
 
 
 def _behind_the_script(shell: Interpreter, launch: Launch, arguments: list[Field]) -> None:

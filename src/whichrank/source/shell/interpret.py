@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 
-from whichrank.facts.environment import catalogue, must_match
+from whichrank.facts.environment import catalogue
 from whichrank.facts.releases import Release
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import rank_numbers
-from whichrank.source.shell import batch, directives, documents, fitting, launchers, starting, texts
+from whichrank.source.shell import batch, branches, directives, documents, fitting, launchers, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
-from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable, Written
 from whichrank.source.shell.syntax import (
     Case,
@@ -26,19 +24,14 @@ from whichrank.source.shell.syntax import (
     Node,
     Simple,
     Step,
-    counted_up,
     parse,
 )
 from whichrank.source.shell.tokens import Word
 from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expand, fields, pieces
 
 QUOTE_LIMIT = 300
-LOOP_LIMIT = 64
 STEP_LIMIT = 40_000
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.DOTALL)
-_BY_RANK = re.compile(
-    r"\$\{?(?:\w+_)?(?:RANK|node_?rank|NODE_?(?:ID|INDEX)|PROCID|LOCALID|COMPLETION_INDEX|WORKER_INDEX)\b"
-)
 _DECLARE = frozenset({"export", "declare", "typeset", "readonly", "local"})
 _PRINTS = frozenset({
     "echo", "printf", "cat", "tee", "grep", "sed", "awk", "[", "[[", "test", "((", "info", "log", "logger", "alias",
@@ -197,111 +190,13 @@ class Interpreter:
             self.walk(node.body, inner, sure=sure)
             self.target = kept
         elif isinstance(node, If):
-            self.condition(node, env, sure=sure)
+            branches.condition(self, node, env, sure=sure)
         elif isinstance(node, Loop):
-            self.loop(node, env, sure=sure)
+            branches.loop(self, node, env, sure=sure)
         elif isinstance(node, Case):
-            self.case(node, env, sure=sure)
+            branches.case(self, node, env, sure=sure)
         else:
             self.functions[node.name] = node
-
-    def condition(self, node: If, env: Environment, *, sure: bool) -> None:
-        ways: list[Environment] = []
-        before = len(self.out.launches)
-        for test, body in node.branches:
-            self.walk(test, env, sure=sure)
-            holds = truth(test, self.lookup(env))
-            if holds is False:
-                continue
-            if holds and not ways:
-                self.walk(body, env, sure=sure)
-                return
-            way = env.copy()
-            self.walk(body, way, sure=False)
-            ways.append(way)
-            if holds:
-                break
-        else:
-            way = env.copy() if ways else env
-            self.walk(node.otherwise, way, sure=sure and not ways)
-            if not ways:
-                return
-            ways.append(way)
-        tests = [word.raw for test, _ in node.branches for step in test for word in getattr(step.node, "words", ())]
-        if _BY_RANK.search(" ".join(tests)):
-            self.ranks_part(ways, before)
-        env.merge(ways)
-
-    def ranks_part(self, ways: list[Environment], before: int) -> None:
-        """Ranks that take different branches and come out with different values of what all must share."""
-        fitting.one_port(self, self.out.launches[before:])
-        for name in sorted({name for way in ways for name in way.variables if must_match(name)}):
-            found = [way.variables.get(name) for way in ways if not way.ended]
-            texts = {variable.value.text if variable is not None else "" for variable in found}
-            made = [made for variable in found if variable is not None for made in variable.made]
-            if len(texts) < 2 or not made or any(UNKNOWN in text for text in texts):
-                continue
-            why = "the branch depends on the rank, so ranks get different values of what all of them must share"
-            clash = Clash(name, self.ref(made[-1].line), why, "Set it once for all ranks, before the condition.")
-            self.clash(clash)
-
-    def case(self, node: Case, env: Environment, *, sure: bool) -> None:
-        subject = expand(node.subject.raw, self.lookup(env))
-        ways = []
-        before = len(self.out.launches)
-        for patterns, body in node.arms:
-            if subject.fixed and UNKNOWN not in subject.text:
-                if any(fnmatchcase(subject.text, expand(p, self.lookup(env)).text) for p in patterns):
-                    self.walk(body, env, sure=sure)
-                    return
-                continue
-            way = env.copy()
-            self.walk(body, way, sure=False)
-            ways.append(way)
-        if ways:
-            if _BY_RANK.search(node.subject.raw):
-                self.ranks_part(ways, before)
-            every = any("*" in patterns for patterns, _ in node.arms)
-            env.merge(ways if every else [*ways, env.copy()])
-
-    def loop(self, node: Loop, env: Environment, *, sure: bool) -> None:
-        if node.kind in {"while", "until"}:
-            self.walk(node.condition, env, sure=sure)
-            if truth(node.condition, self.lookup(env)) is (node.kind == "until"):
-                return
-            rows = documents.read_rows(node)
-            for values in rows[:LOOP_LIMIT]:
-                for name, text, line in values:
-                    env.variables[name] = Variable(Value(text, line=line), False)
-                self.walk(node.body, env, sure=sure)
-            if not rows:
-                self.forget_counters(node.body, env)
-                self.rounds(node.body, env, sure=False)
-            return
-        items = [f for word in node.words or [] for f in fields(word, self.lookup(env))]
-        if not all(item.known for item in items) or not items:
-            self.unknown_rounds.add(node.name)
-            self.forget_counters(node.body, env)
-        for item in items[:LOOP_LIMIT]:
-            env.variables[node.name] = Variable(Value(item.text, line=item.line), False)
-            self.walk(node.body, env, sure=sure)
-        if not items:
-            env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
-            self.rounds(node.body, env, sure=sure)
-        self.unknown_rounds.discard(node.name)
-
-    def forget_counters(self, body: list[Step], env: Environment) -> None:
-        """What a loop over hosts that only a run would tell counts up is another number in each round."""
-        for name in counted_up(body):
-            if name in env.variables:
-                env.variables[name] = env.variables[name]._replace(value=Value(UNKNOWN, fixed=False))
-
-    def rounds(self, body: list[Step], env: Environment, *, sure: bool) -> None:
-        """The first round of a loop, and the second where it starts a training: that has what the first one set."""
-        before = len(self.launches)
-        self.walk(body, env, sure=sure)
-        if len(self.launches) > before:
-            self.walk(body, env, sure=False)
 
     # --- commands ---
 

@@ -94,7 +94,7 @@ def onward(
             inner.missing.pop(given.text, None)
     kept, there, early = shell.allocation, shell.host, shell.early
     options = command[: len(command) - len(found.rest)]
-    every = program in step_size.ON_MANY_HOSTS
+    every = program in step_size.ON_MANY_HOSTS or step_size.is_flux_run(command)
     if program in {"ssh", "blaunch"} and found.rest:
         shell.host = options[-1].text
         every = any(f"${name}" in options[-1].raw.replace("{", "") for name in shell.unknown_rounds)

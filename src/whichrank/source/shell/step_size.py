@@ -39,7 +39,7 @@ def number(field: Field | None, said: str) -> Count | None:
 
 def within(program: str, words: Sequence[Field], size: Allocation, files: Mapping[str, Written]) -> Allocation:
     """The size of the step that this launcher (with its options) makes of the job."""
-    if program == "srun":
+    if program == "srun" or is_flux_run(words):
         return _srun([field.text for field in words], words[0].line, size)
     if program in _MPI:
         return _mpi(words, size, files)
@@ -48,6 +48,11 @@ def within(program: str, words: Sequence[Field], size: Allocation, files: Mappin
     if program in _CONTAINERS:
         return _container(words, size)
     return size
+
+
+def is_flux_run(words: Sequence[Field]) -> bool:
+    """`flux run` and `flux submit` take the options of srun."""
+    return len(words) > 1 and words[0].text.endswith("flux") and words[1].text in {"run", "submit"}
 
 
 def _srun(words: list[str], line: int, job: Allocation) -> Allocation:
@@ -59,7 +64,8 @@ def _srun(words: list[str], line: int, job: Allocation) -> Allocation:
     size = size._replace(slots=places._replace(exact=False) if places is not None else None)
     if size.started is not None:
         size = size._replace(tasks=None)
-    if any(re.match(r"-[Nwxr]|--(?:nodes|nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
+    one = size.nodes is not None and size.nodes.number == 1 and job.nodes != size.nodes
+    if one or any(re.match(r"-[wxr]|--(?:nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
         size = size._replace(nodes=None, started=None)
     return size
 
@@ -106,11 +112,14 @@ def _jsrun(words: Sequence[Field], size: Allocation) -> Allocation:
     sets = number(option(words, frozenset({"-n", "--nrs"})), "--nrs")
     tasks = number(option(words, frozenset({"-a", "--tasks_per_rs"})), "--tasks_per_rs")
     on_host = number(option(words, frozenset({"-r", "--rs_per_host"})), "--rs_per_host")
+    gpus = number(option(words, frozenset({"-g", "--gpu_per_rs"})), "--gpu_per_rs")
     each = tasks.number if tasks is not None else 1
+    if on_host is None and sets is not None and size.nodes is not None and sets.number == size.nodes.number:
+        on_host = sets._replace(number=1)
     return size._replace(
         started=sets.times(each) if sets is not None else None,
         tasks=on_host.times(each) if on_host is not None else None,
-        gpus=None,
+        gpus=gpus.times(on_host.number) if gpus is not None and on_host is not None else None,
         slots=None,
     )
 

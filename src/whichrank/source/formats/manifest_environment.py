@@ -1,0 +1,125 @@
+"""Variables of manifests: blocks that are called an environment, and lists of name and value."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from whichrank.records.settings import UNKNOWN, Assignment
+from whichrank.source.formats import manifest_keys
+from whichrank.source.formats.yaml_tree import TEMPLATE, Node
+from whichrank.source.shell.embedded import Given
+
+if TYPE_CHECKING:
+    from whichrank.source.formats.manifest import Manifest
+
+
+def given_to_scripts(node: Node) -> list[Given]:
+    """Variables that the scripts of the same block see."""
+    parts = [node, *(value for key, value in node.entries() if key.text == "runtime_env")]
+    blocks = [v for part in parts for k, v in part.entries() if manifest_keys.ENVIRONMENT.fullmatch(k.text)]
+    pairs = [(k, v.text, v.kind) for block in blocks[:4] for k, v in islice(block.entries(), 200)]
+    pairs += [(i, i.text.partition("=")[2], i.kind) for block in blocks[:4] for i in block.items[:200]]
+    return [
+        Given(key.text.partition("=")[0], text.replace(TEMPLATE, UNKNOWN), key.line)
+        for key, text, kind in pairs
+        if kind == "scalar"
+    ]
+
+
+def sets_something(node: Node) -> bool:
+    if node.kind == "map":
+        return any(value.kind == "scalar" for _, value in node.entries()) or node.get("<<") is not None
+    return any(item.kind == "map" or "=" in item.text or manifest_keys.is_setting(item.text) for item in node.items)
+
+
+def block(manifest: Manifest, node: Node, scope: str, *, judged: bool = True) -> list[Given]:
+    found: dict[str, tuple[Node, int]] = {}
+    if node.kind == "map":
+        for key, value in node.entries():
+            manifest.budget -= 1
+            if manifest.budget < 0:
+                break
+            if value.kind == "scalar":
+                found[key.text] = (value, key.line)
+                _check_type(manifest, key.text, value)
+            else:
+                manifest.entry(key.text, key, value, scope, ("", "", key.text), 1)
+    for item in node.items:
+        _listed(manifest, item, found)
+    given = []
+    for name, (value, line) in found.items():
+        if value.null and node.kind == "map":
+            continue
+        text = record(manifest, name, value, line, scope) if judged else value.text
+        given.append(Given(name, text, line))
+    return given
+
+
+def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) -> None:
+    """`- NAME=VALUE`, or `- name: NAME` with `value:`."""
+    if item.kind == "scalar":
+        name, equals, value = item.text.partition("=")
+        if equals and re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
+            found[name.strip()] = (Node("scalar", item.line, value, "'"), item.line)
+            quoted = len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]
+            if quoted and manifest.form in {"compose", ""}:
+                why = f"the quotes inside the item are part of the value: {value}"
+                manifest.lost(name.strip(), item.line, why, f"Write: - {name.strip()}={value[1:-1]}")
+        return
+    if item.kind != "map":
+        return
+    name_node, value_node = item.get("name", "Name", "key"), item.get("value", "Value")
+    if name_node is None and manifest.form == "compose":
+        for key, given in item.entries():
+            why = "compose takes NAME=VALUE in a list, and refuses a mapping"
+            manifest.lost(key.text, key.line, why, f"Write: - {key.text}={given.text}", error=True)
+    if name_node is None or value_node is None or value_node.kind != "scalar":
+        return
+    name = name_node.text
+    if manifest.form == "kubernetes" and not manifest.templated and value_node.bare:
+        why = "Kubernetes takes strings only as values of variables, and refuses a bare number or boolean"
+        manifest.lost(name, value_node.line, why, f'Quote it: value: "{value_node.text}"', error=True)
+    if name in found and found[name][0].text != value_node.text:
+        why = f"it is set twice: '{found[name][0].text}' (line {found[name][1]}) is overwritten"
+        manifest.lost(name, name_node.line, why, "Keep one of the two.")
+    found[name] = (value_node, name_node.line)
+
+
+def _check_type(manifest: Manifest, name: str, value: Node) -> None:
+    boolean = value.bare and value.text.lower() in {"true", "false", "yes", "no", "on", "off"}
+    if manifest.form == "compose" and value.bare and value.text.lower() in {"true", "false"}:
+        why = "compose refuses a bare boolean as the value of a variable"
+        manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
+    elif manifest.form == "ray" and value.bare:
+        why = "Ray takes strings only in env_vars, and refuses the job"
+        manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
+    elif boolean and manifest.form == "sky":
+        manifest.lost(name, value.line, f"YAML reads {value.text} as a boolean: the variable becomes 'True' or 'False'",
+                  'Write "1" or "0".')  # fmt: skip
+
+
+def record(manifest: Manifest, name: str, value: Node, line: int, scope: str) -> str:
+    """Record one variable; returns its text with UNKNOWN for what is not known."""
+    text = value.text.replace(TEMPLATE, UNKNOWN)
+    text = re.sub(r"\$\([^)]*\)|\$\{[^}]*\}|(?<!\$)\$[A-Za-z_]\w*", _default, text)
+    if manifest.form == "compose":
+        text = text.replace("$$", "$")
+    if value.bare and value.text.lower() in {"true", "false"} and manifest.form != "compose":
+        text = value.text
+    where = manifest.ref(value.line) if value.line != line else None
+    known = None if UNKNOWN in text else text
+    if manifest.form == "no-environment":
+        manifest.lost(name, line, "nothing exports it: this configuration has no section for environment variables",
+                  f"Export {name} where the job is launched.")  # fmt: skip
+    manifest.out.assignments.append(
+        Assignment(name, known, manifest.ref(line), scope, "manifest", value_ref=where, partial="" if known else text)
+    )
+    return text
+
+
+def _default(match: re.Match[str]) -> str:
+    """`${X:-value}` is the value, as far as the file says."""
+    inner = re.fullmatch(r"\$\{\w+:?-([^${}]*)\}", match.group())
+    return inner[1] if inner else UNKNOWN

@@ -1,0 +1,131 @@
+"""Conditions, cases and loops of a script: each way that a run may take."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from whichrank.facts.environment import must_match
+from whichrank.records.settings import UNKNOWN, Clash
+from whichrank.source.shell import documents, fitting
+from whichrank.source.shell.conditions import truth
+from whichrank.source.shell.state import Environment, Variable
+from whichrank.source.shell.syntax import Case, If, Loop, Step, counted_up
+from whichrank.source.shell.words import Value, expand, fields
+
+if TYPE_CHECKING:
+    from whichrank.source.shell.interpret import Interpreter
+
+LOOP_LIMIT = 64
+_BY_RANK = re.compile(
+    r"\$\{?(?:\w+_)?(?:RANK|node_?rank|NODE_?(?:ID|INDEX)|PROCID|LOCALID|COMPLETION_INDEX|WORKER_INDEX)\b"
+)
+
+
+def condition(shell: Interpreter, node: If, env: Environment, *, sure: bool) -> None:
+    ways: list[Environment] = []
+    ends = [len(shell.out.launches)]
+    for test, body in node.branches:
+        shell.walk(test, env, sure=sure)
+        holds = truth(test, shell.lookup(env))
+        if holds is False:
+            continue
+        if holds and not ways:
+            shell.walk(body, env, sure=sure)
+            return
+        way = env.copy()
+        shell.walk(body, way, sure=False)
+        ways.append(way)
+        ends.append(len(shell.out.launches))
+        if holds:
+            break
+    else:
+        way = env.copy() if ways else env
+        shell.walk(node.otherwise, way, sure=sure and not ways)
+        if not ways:
+            return
+        ways.append(way)
+        ends.append(len(shell.out.launches))
+    tests = [word.raw for test, _ in node.branches for step in test for word in getattr(step.node, "words", ())]
+    if _BY_RANK.search(" ".join(tests)):
+        _ranks_part(shell, ways, ends)
+    env.merge(ways)
+
+
+def _ranks_part(shell: Interpreter, ways: list[Environment], ends: list[int]) -> None:
+    """Ranks that take different branches and come out with different values of what all must share."""
+    fitting.one_port(shell, [shell.out.launches[start:end] for start, end in pairwise(ends)])
+    for name in sorted({name for way in ways for name in way.variables if must_match(name)}):
+        found = [way.variables.get(name) for way in ways if not way.ended]
+        texts = {variable.value.text if variable is not None else "" for variable in found}
+        made = [made for variable in found if variable is not None for made in variable.made]
+        if len(texts) < 2 or not made or any(UNKNOWN in text for text in texts):
+            continue
+        why = "the branch depends on the rank, so ranks get different values of what all of them must share"
+        clash = Clash(name, shell.ref(made[-1].line), why, "Set it once for all ranks, before the condition.")
+        shell.clash(clash)
+
+
+def case(shell: Interpreter, node: Case, env: Environment, *, sure: bool) -> None:
+    subject = expand(node.subject.raw, shell.lookup(env))
+    ways = []
+    ends = [len(shell.out.launches)]
+    for patterns, body in node.arms:
+        if subject.fixed and UNKNOWN not in subject.text:
+            if any(fnmatchcase(subject.text, expand(p, shell.lookup(env)).text) for p in patterns):
+                shell.walk(body, env, sure=sure)
+                return
+            continue
+        way = env.copy()
+        shell.walk(body, way, sure=False)
+        ways.append(way)
+        ends.append(len(shell.out.launches))
+    if ways:
+        if _BY_RANK.search(node.subject.raw):
+            _ranks_part(shell, ways, ends)
+        every = any("*" in patterns for patterns, _ in node.arms)
+        env.merge(ways if every else [*ways, env.copy()])
+
+
+def loop(shell: Interpreter, node: Loop, env: Environment, *, sure: bool) -> None:
+    if node.kind in {"while", "until"}:
+        shell.walk(node.condition, env, sure=sure)
+        if truth(node.condition, shell.lookup(env)) is (node.kind == "until"):
+            return
+        rows = documents.read_rows(node)
+        for values in rows[:LOOP_LIMIT]:
+            for name, text, line in values:
+                env.variables[name] = Variable(Value(text, line=line), False)
+            shell.walk(node.body, env, sure=sure)
+        if not rows:
+            _forget_counters(node.body, env)
+            _rounds(shell, node.body, env, sure=False)
+        return
+    items = [f for word in node.words or [] for f in fields(word, shell.lookup(env))]
+    if not all(item.known for item in items) or not items:
+        shell.unknown_rounds.add(node.name)
+        _forget_counters(node.body, env)
+    for item in items[:LOOP_LIMIT]:
+        env.variables[node.name] = Variable(Value(item.text, line=item.line), False)
+        shell.walk(node.body, env, sure=sure)
+    if not items:
+        env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
+        _rounds(shell, node.body, env, sure=sure)
+    shell.unknown_rounds.discard(node.name)
+
+
+def _forget_counters(body: list[Step], env: Environment) -> None:
+    """What a loop over hosts that only a run would tell counts up is another number in each round."""
+    for name in counted_up(body):
+        if name in env.variables:
+            env.variables[name] = env.variables[name]._replace(value=Value(UNKNOWN, fixed=False))
+
+
+def _rounds(shell: Interpreter, body: list[Step], env: Environment, *, sure: bool) -> None:
+    """The first round of a loop, and the second where it starts a training: that has what the first one set."""
+    before = len(shell.launches)
+    shell.walk(body, env, sure=sure)
+    if len(shell.launches) > before:
+        shell.walk(body, env, sure=False)
