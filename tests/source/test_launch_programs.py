@@ -176,6 +176,26 @@ def test_the_batch_of_a_model_in_parts_is_not_judged(argument):
     assert said(text.replace("t.py", f"t.py {argument}"), "a.sh") == []
 
 
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ('init_process_group("gloo")', [("NCCL_SOCKET_IFNAME", 2)]),
+        ('init_process_group(backend="gloo")\nmp.spawn(f, nprocs=2)', [("NCCL_SOCKET_IFNAME", 2)]),
+        ('init_process_group(backend="cpu:gloo,cuda:nccl")', []),
+        ('init_process_group("gloo")\nnew_group(backend="nccl")', []),
+        ("init_process_group()", []),
+        ("init_process_group(arguments.backend)", []),
+    ],
+)
+def test_a_program_whose_groups_are_all_on_gloo_reads_no_setting_of_nccl(calls, expected):
+    assert said(f'import os\nos.environ["NCCL_SOCKET_IFNAME"] = "eth1"\n{calls}\n', "a.py") == expected
+
+
+def test_a_file_whose_name_holds_the_number_of_the_job_is_found_again():
+    text = BATCH.format("'E'", 512).replace("$STEPS", "2").replace("ds.json", "ds_${SLURM_JOB_ID}.json")
+    assert said(text, "a.sh") == [("train_batch_size", 3)]
+
+
 def test_one_branch_may_start_two_jobs_of_the_same_hosts():
     jobs = "  torchrun $COMMON --master-port=29500 t.py\n  torchrun $COMMON --master-port=29501 e.py\n"
     text = f'COMMON="--nnodes=2 --node-rank=$NODE_RANK"\nif [ $NODE_RANK = 0 ]; then\n{jobs}else\n{jobs}fi\n'

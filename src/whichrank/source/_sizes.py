@@ -31,18 +31,24 @@ _INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 def launches(
     tree: ast.AST, constants: Constants, names: frozenset[str], ref: Callable[[ast.AST], Ref]
 ) -> Iterator[Launch]:
-    own = {}
+    """Calls that start ranks or ask for a job; a program that is a rank itself where it joins a process group."""
+    backend = _backend(tree, constants, ref)
+    own: dict[str, tuple[str, Ref]] = {}
     for node in ast.walk(tree):
         own.update({name: (constants.text(value), ref(place)) for name, value, place in sets(node, names, constants)})
+    if backend is not None:
+        of_nccl = tuple(Told(name, *said) for name, said in own.items() if name.startswith("NCCL_"))
+        yield Launch("", backend.ref, backend=backend, of_nccl=of_nccl)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if called not in _PER_HOST and (asked := _asked_for(node, constants, ref)) is not None:
+            asked.backend = backend
             yield asked
         if called not in _PER_HOST:
             continue
-        launch = Launch(called, ref(node), per_host=_count(node, _PER_HOST[called], constants, ref))
+        launch = Launch(called, ref(node), per_host=_count(node, _PER_HOST[called], constants, ref), backend=backend)
         launch.nodes = _count(node, "num_nodes", constants, ref)
         visible, address = own.get("CUDA_VISIBLE_DEVICES"), own.get("MASTER_ADDR")
         if visible is not None and re.fullmatch(r"\d+(?:,\d+)*", visible[0]):
@@ -51,6 +57,20 @@ def launches(
             launch.address = Told("MASTER_ADDR", *address)
         launch.interfaces = tuple(Told(n, *own[n]) for n in _INTERFACES if n in own)
         yield launch
+
+
+def _backend(tree: ast.AST, constants: Constants, ref: Callable[[ast.AST], Ref]) -> Told | None:
+    """What all process groups of the program communicate by, where each call says the same."""
+    told = []
+    for node in ast.walk(tree):
+        called = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or called not in {"init_process_group", "new_group", "init_device_mesh"}:
+            continue
+        first = node.args[0] if node.args and called == "init_process_group" else None
+        given = next((k.value for k in node.keywords if k.arg == "backend"), first)
+        if given is not None or called == "init_process_group":
+            told.append(Told("backend", constants.text(given).lower() if given is not None else "", ref(node)))
+    return told[0] if told and len({each.text for each in told}) == 1 and told[0].text else None
 
 
 def _asked_for(node: ast.Call, constants: Constants, ref: Callable[[ast.AST], Ref]) -> Launch | None:

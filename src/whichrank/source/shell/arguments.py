@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import Clash
+from whichrank.source.shell.step_size import written_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +72,7 @@ def _number(shell: Interpreter, given: list[tuple[str, Field]], pattern: re.Patt
 
 def _batch(shell: Interpreter, launch: Launch, file: Field) -> None:
     """A configuration of DeepSpeed that the script writes: its batch is that of a rank times steps times ranks."""
-    written = shell.files.get(file.text.rsplit("/", 1)[-1])
+    written = written_before(file, shell.files)
     ranks = _ranks(launch)
     try:
         config = json.loads(written.text) if written is not None else None

@@ -11,7 +11,7 @@ from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.formats import hostfile
 from whichrank.source.shell import arguments
-from whichrank.source.shell.step_size import host_file, number, option
+from whichrank.source.shell.step_size import host_file, number, option, written_before
 
 if TYPE_CHECKING:
     from whichrank.source.shell.allocation import Count as Size
@@ -139,7 +139,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
         if field is not None and (many := rank_numbers.names_many_hosts(raw)):
             shell.clash(rank_numbers.not_one_host(name, many, shell.ref(field.line)))
     file = option(command, frozenset({"--hostfile", "-H"})) if launch.program == "deepspeed" else None
-    if file is not None and (written := shell.files.get(file.text.rsplit("/", 1)[-1])) is not None:
+    if file is not None and (written := written_before(file, shell.files)) is not None:
         for host, one, two in hostfile.twice(written.text):
             refs = (shell.ref(written.line + at - 1) for at in (two, one))
             shell.clash(hostfile.clash(host, *refs, of_deepspeed=True))

@@ -93,9 +93,16 @@ def _mpi(words: Sequence[Field], size: Allocation, files: Mapping[str, Written])
     )
 
 
+def written_before(file: Field, files: Mapping[str, Written]) -> Written | None:
+    """The file that the script wrote under this name, also where both spell it with a variable (`ds_$JOB_ID.json`)."""
+    spelled = file.raw.partition("=")[2] if file.raw.startswith("--") else file.raw
+    names = (name.strip("\"'").rsplit("/", 1)[-1] for name in (file.text, spelled))
+    return next((files[name] for name in names if name in files), None)
+
+
 def host_file(file: Field, files: Mapping[str, Written]) -> tuple[Count, Count | None] | None:
     """Hosts and slots of a hostfile that the script itself writes."""
-    written = files.get(file.text.rsplit("/", 1)[-1])
+    written = written_before(file, files)
     rows = [row.split("#")[0].split() for row in written.text.split("\n")] if written else []
     rows = [row for row in rows if row]
     if not rows or any("$" in word or "\0" in word for row in rows for word in row):
