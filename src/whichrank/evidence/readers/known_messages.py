@@ -199,7 +199,7 @@ class Listener:
     def _lines(self, chunk: Chunk, found: list[Place], quoted: Container[int] | None) -> Iterator[Held]:
         """The lines with words in them that are read at once."""
         index = chunk.index([place for place, _ in found])
-        first = np.flatnonzero(np.diff(index, prepend=-1))
+        first = np.flatnonzero(np.append(True, index[1:] != index[:-1]))
         index, words = index[first], [word for _, word in found]
         begins, looks = [*first.tolist(), len(found)], keys(chunk, index)
         lines, starts, ends = index.tolist(), chunk.starts[index].tolist(), chunk.ends[index].tolist()

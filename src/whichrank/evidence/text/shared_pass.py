@@ -38,7 +38,7 @@ def read(item: Item, listeners: Sequence[Listener], telling: frozenset[bytes] = 
     """The file through all of them; one answer each. None at all where it has more lines with telling words than
     are worth reading, or may have them since nobody listens to such a word."""
     words = _common_finder(tuple(listener.words for listener in listeners))
-    if not telling.issubset(words.literals):
+    if telling and not telling.issubset(words.literals):
         return []
     told = 0
     for chunk in _chunks_in(item):
@@ -49,7 +49,8 @@ def read(item: Item, listeners: Sequence[Listener], telling: frozenset[bytes] = 
             if expected > MANY:
                 return []
         for listener in listeners:
-            listener.take(chunk, [place for place in found if place[1] in listener.words])
+            heard = listener.words
+            listener.take(chunk, [place for place in found if place[1] in heard] if heard else [])
     return [listener.finish() for listener in listeners]
 
 

@@ -118,7 +118,9 @@ class Listener:
             if _ALL_MARKS.isdisjoint(words):
                 return
             often = self._often if _OPENING.isdisjoint(words) else self._tables
-            if _OTHER_OPENING.isdisjoint(words) and often.holds(Held(number, line, hearing.newest, words), key_of(line)):
+            if _OTHER_OPENING.isdisjoint(words) and often.holds(
+                Held(number, line, hearing.newest, words), key_of(line)
+            ):
                 return
         hearing.hear(number, listen(line, self._clock), _fitting(words))
 
