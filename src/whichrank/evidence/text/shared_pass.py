@@ -14,7 +14,6 @@ from whichrank.evidence.text.words import Place, Words
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 
-
 MANY = 5_000
 """Telling words of a file above which it may be worth leaving lines out."""
 

@@ -31,7 +31,7 @@ _PAIR = re.compile(
 
 
 _MEASURES = (
-    *_UNITS, "sec", "/s", "per", "sha", "md5", "crc", "hash", "sum", "digest", "fingerprint", "norm", "throughput",
+    *_UNITS, "sec", "pers", "per s", "per-s", "per_s", "sha", "md5", "crc", "hash", "sum", "digest", "fingerprint", "norm", "throughput",
     "flop", "mfu", "elapsed", "duration", "latency",
 )  # fmt: skip
 _SECONDS = re.compile(r"u?s(?<![a-z]s)(?<![a-z]us)(?![a-z0-9])")
