@@ -15,6 +15,7 @@ _MEMBERS = ("rank", "host", "node", "worker", "machine", "pod")
 """One of these stands in every header."""
 _TITLES = frozenset(word for name in _WHOSE for word in name.replace("_", " ").split() if word not in ("global", "id"))
 _AS_SPACES = str.maketrans(dict.fromkeys("|,;#*_`", " "))
+_MARKS = bytes.maketrans(b"|,;#*_`", b" " * 7)
 _AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _MOST_SHAPES = 1 << 12
 _PLAIN_LINES: set[bytes] = set()
@@ -100,13 +101,18 @@ def _header(line: str) -> _Table | None:
 
 def _headers(line: str) -> Iterator[list[str]]:
     """The names of the columns, if this is a header."""
-    if _TITLES.isdisjoint(line.lower().translate(_AS_SPACES).split()):
+    if _TITLES.isdisjoint(_words(line.lower())):
         return
     for names in (_cells(line), line.strip(" #").split()):
         if not 2 <= len(names) <= _MOST_COLUMNS or _WHOSE.isdisjoint(map(_plain, names)):
             continue
         if not any(_VALUE.fullmatch(name) for name in names):
             yield names
+
+
+def _words(line: str) -> list[str]:
+    # A table of bytes translates ten times as fast as one of characters.
+    return (line.encode().translate(_MARKS).decode() if line.isascii() else line.translate(_AS_SPACES)).split()
 
 
 def _plain(name: str) -> str:
