@@ -28,7 +28,7 @@ _MOST_RANKS = 1 << 18
 _MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)")
 _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
-    rb"(?:time|\bms\b|_ms|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops)"
+    rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops)"
     rb"|rank\s{0,4}\d{1,7}\s?[:|=]\s{0,8}\d|(?:ms|time|sha1|sum|hash)\W[^\n]{0,80}\brank"
 )
 _NOT_LOGS = (".py", ".json", ".html", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env", ".c", ".cc", ".cpp", ".h")
