@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from whichrank.evidence.text.chunks import CHUNK, PADDING, UTF16, Chunk, Chunks, Decoded
-from whichrank.evidence.text.own_lines import without_own_lines
+from whichrank.evidence.text.own_lines import SIGN, without_own_lines
 from whichrank.evidence.text.words import Place, Words
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
@@ -78,7 +78,7 @@ def chunks_of(path: Path) -> Iterator[Chunk]:
 
 @lru_cache(maxsize=16)
 def _common_finder(words: tuple[frozenset[bytes], ...]) -> Words:
-    return finder(frozenset[bytes]().union(*words))
+    return finder(frozenset((SIGN,)).union(*words))
 
 
 @lru_cache(maxsize=16)
