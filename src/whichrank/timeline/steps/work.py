@@ -33,7 +33,7 @@ _COLLECTS = re.compile(
     r"\bPython GC\b|\bgc\.collect|built-in (?:function|method) collect\b|^gc:|garbage", re.IGNORECASE
 )
 _SYNCS = re.compile(
-    r"(?:Device|Stream|Event|Context|Queue)Synchronize|cudaMemcpy$|hipMemcpy$|cuMemcpy\w*to[HD]_v2$|"
+    r"(?:Device|Stream|Event|Context|Queue)Synchronize|cudaMemcpy$|hipMemcpy$|cuMemcpy\w{0,40}to[HD]_v2$|"
     r"aten::(?:item|_local_scalar_dense|nonzero|is_nonzero)$|EventSync", re.IGNORECASE,
 )  # fmt: skip
 _NOT_WORK = re.compile(
