@@ -535,6 +535,20 @@ def test_the_odd_host_is_named():
     assert "NCCL_ALGO" in finding.message
 
 
+def mounted(kind, *, exists=True, named=True):
+    folder = {"path": "/scratch", "exists": exists, "free": 1 << 40, "size": 1 << 41, "writable": True, "type": kind}
+    return {"disk": ProbeResult("disk", {"folders": [folder], "named": named})}
+
+
+def test_a_shared_folder_that_one_host_has_not_mounted():
+    hosts = [HostProbes(name, mounted("nfs4")) for name in "abc"]
+    (finding,) = hosts_differ.judge(Inspection([*hosts, HostProbes("d", mounted("ext4", exists=False))]))
+    assert finding.subject.hosts == ("d",)
+    assert finding.message == "File system of /scratch: d has ext4 (no such folder yet), 3 hosts have nfs4."
+    temporary = [HostProbes(name, mounted("tmpfs" if name == "a" else "ext4", named=False)) for name in "abcd"]
+    assert hosts_differ.judge(Inspection(temporary)) == [], "a folder that nobody named may be of any kind"
+
+
 @pytest.mark.parametrize(
     ("ports", "severity", "words"),
     [

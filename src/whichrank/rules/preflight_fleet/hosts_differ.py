@@ -1,7 +1,8 @@
 """A host differs from the others in a version, a setting or a limit.
 
 What it finds: hosts of a job with another driver, kernel, torch or NCCL version, other NCCL or GLOO settings, another
-MTU, number or kind of GPUs, other limits for locked memory or open files.
+MTU, number or kind of GPUs, other limits for locked memory or open files, another file system behind a folder that was
+named.
 
 Why it happens: images and nodes that were updated one by one, nodes of another batch in the same partition.
 
@@ -122,6 +123,15 @@ def _memory(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: number(values, key) for name, key in (("shm", "shm_size"), ("memory", "MemTotal"))}
 
 
+def _folders(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A shared file system that one host has not mounted: its ranks would write to a disk of their own."""
+    named = items(values, "folders") if values.get("named") else []
+    return {
+        f"file system of {text(f, 'path')}": f"{text(f, 'type')}{'' if f.get('exists') else ' (no such folder yet)'}"
+        for f in named
+    }
+
+
 def _rdma(values: Mapping[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"active RDMA ports": sum(text(p, "state") == "ACTIVE" for p in items(values, "ports"))}
     for port in items(values, "ports"):
@@ -145,5 +155,5 @@ def _rounded(answers: Mapping[str, str]) -> dict[str, str]:
 
 _TRAITS: tuple[tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]], ...] = (
     ("software", _software), ("gpus", _gpus), ("interfaces", _interfaces), ("limits", _limits), ("memory", _memory),
-    ("rdma", _rdma),
+    ("rdma", _rdma), ("disk", _folders),
 )  # fmt: skip
