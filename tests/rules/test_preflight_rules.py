@@ -535,6 +535,15 @@ def test_the_odd_host_is_named():
     assert "NCCL_ALGO" in finding.message
 
 
+@pytest.mark.parametrize(("own", "found"), [(8, True), (94, False)])
+def test_a_host_whose_processes_may_use_fewer_cpus(own, found):
+    """What a system keeps for itself is no difference; half of the CPUs and less is."""
+    hosts = [HostProbes(name, {"cpu": ProbeResult("cpu", {"allowed_count": count})})
+             for name, count in zip("abcd", (96, 96, 96, own), strict=True)]  # fmt: skip
+    told = [(f.subject.hosts, f.message) for f in hosts_differ.judge(Inspection(hosts))]
+    assert told == ([(("d",), "CPUs allowed: d has about 8, 3 hosts have about 96.")] if found else [])
+
+
 def mounted(kind, *, exists=True, named=True):
     folder = {"path": "/scratch", "exists": exists, "free": 1 << 40, "size": 1 << 41, "writable": True, "type": kind}
     return {"disk": ProbeResult("disk", {"folders": [folder], "named": named})}
