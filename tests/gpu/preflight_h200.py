@@ -350,14 +350,10 @@ def in_short(name: str, told: dict) -> str:
     if "failed" in told:
         return f"{name}: {told['failed']}"
     if name == "timer":
-        return (
-            f"timer: {len(told['rows'])} rows, whole {told['whole']}, worst {told['same_worst']}, {told['own_worst']}"
-        )
+        return f"timer: {len(told['rows'])} rows, off by at most {told['same_worst']}, {told['own_worst']}"
     if name == "memory":
         errors = [row for row in told["rows"] if "error" in row]
-        return (
-            f"memory: {len(told['rows'])} rows, {len(errors)} errors, worst ratio off by {told['worst']} {errors[:2]}"
-        )
+        return f"memory: {len(told['rows'])} rows, off by at most {told['worst']}, errors {errors}"
     return f"{name}: codes {[part['rc'] for part in told.values() if isinstance(part, dict) and 'rc' in part]}"
 
 

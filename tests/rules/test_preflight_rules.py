@@ -467,6 +467,23 @@ def test_clocks():
     assert clock_difference.judge(Inspection(clocks=[*clocks, Clock("d", -1.9, 3.0)])) == []  # the way took too long
 
 
+@pytest.mark.parametrize(
+    ("ahead", "blamed"),
+    [
+        ((0, 2), "ab"),
+        ((0, 0.9), ""),
+        ((0, 0, 2, 2), "abcd"),
+        ((0, 0, 0, 2, 2), "de"),
+        ((-1700, -1700, -1700), ""),
+    ],
+)
+def test_clocks_without_a_majority(ahead, blamed):
+    """Two hosts that are two seconds apart are each one second from the middle."""
+    clocks = [Clock(host, float(seconds), 0.01) for host, seconds in zip("abcdefgh", ahead, strict=False)]
+    told = clock_difference.judge(Inspection(clocks=clocks))
+    assert "".join(host for finding in told for host in finding.subject.hosts) == blamed
+
+
 def test_stragglers_need_to_be_slow_twice():
     together = [Pace(h, 1.0 if h != "d" else 4.0, 1.0) for h in "abcd"]
     confirmed = [*together, Pace("d", 4.0, 1.0, 30, alone=True), Pace("a", 1.0, 1.0, 0, alone=True)]
