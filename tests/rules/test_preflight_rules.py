@@ -552,6 +552,14 @@ def test_the_odd_host_is_named():
     assert "NCCL_ALGO" in finding.message
 
 
+def test_a_driver_that_only_its_own_tools_tell():
+    def host(name, driver):
+        return HostProbes(name, {"gpus": ProbeResult("gpus", {"gpus": [{"index": 0, "driver": driver}]})})
+
+    (finding,) = hosts_differ.judge(Inspection([*(host(name, "580.65.06") for name in "abc"), host("d", "570.86.15")]))
+    assert (finding.subject.hosts, finding.cause) == (("d",), "driver-mismatch")
+
+
 @pytest.mark.parametrize(("own", "found"), [(8, True), (94, False)])
 def test_a_host_whose_processes_may_use_fewer_cpus(own, found):
     """What a system keeps for itself is no difference; half of the CPUs and less is."""

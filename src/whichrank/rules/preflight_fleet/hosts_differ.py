@@ -101,7 +101,10 @@ def _software(values: Mapping[str, Any]) -> dict[str, Any]:
 def _gpus(values: Mapping[str, Any]) -> dict[str, Any]:
     gpus = items(values, "gpus")
     names = sorted({str(mapping(gpu, "values").get("name", "")) for gpu in gpus} - {""})
-    return {"number of GPUs": len(gpus), "kind of GPU": ", ".join(names), "CUDA": gpus[0].get("cuda") if gpus else None}
+    told: dict[str, Any] = {"number of GPUs": len(gpus), "kind of GPU": ", ".join(names)}
+    # In containers the driver is often told by its own tools only.
+    own = {"CUDA": gpus[0].get("cuda"), "driver": gpus[0].get("driver")} if gpus else {}
+    return told | {name: value for name, value in own.items() if value}
 
 
 def _interfaces(values: Mapping[str, Any]) -> dict[str, Any]:
