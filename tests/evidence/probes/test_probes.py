@@ -168,10 +168,17 @@ def test_segments_are_stale_only_if_nobody_has_them(tmp_path):
         (tmp_path / name).write_bytes(b"x" * 100)
     for file in tmp_path.iterdir():
         os.utime(file, (old, old))
-    (tmp_path / "nccl-young").write_bytes(b"x")  # made a moment ago: its owner may be about to map it
-    with (tmp_path / "nccl-mapped").open("rb"):
+    # The change of the inode is never older than the file: make it look so.
+    held = (tmp_path / "nccl-mapped").open("rb")
+    before = memory.YOUNG_S
+    memory.YOUNG_S = -1.0
+    try:
         names = {segment["name"] for segment in memory.stale_segments(tmp_path)}
+    finally:
+        memory.YOUNG_S = before
+        held.close()
     assert names == {"nccl-AbCdEf", "torch_123_456"}
+    assert memory.stale_segments(tmp_path) == []  # young: made a moment ago
 
 
 @pytest.mark.skipif(not iperf.installed(), reason="iperf3 is not installed")

@@ -58,7 +58,7 @@ def stale_segments(folder: Path = Path(SHM), proc: Path = Path("/proc")) -> list
             state = file.stat()
         except OSError:
             continue
-        young = abs(time.time() - state.st_mtime) < YOUNG_S
+        young = time.time() - max(state.st_mtime, state.st_ctime) < YOUNG_S
         if file.name in used or young or _is_in_use(file):
             continue
         certain = state.st_uid not in blind
