@@ -25,7 +25,7 @@ def _longs() -> Longs:
     return np.empty(0, np.int64)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Spans:
     """Columns have one row per span, in order of their starts."""
 
@@ -85,7 +85,7 @@ class Lane(NamedTuple):
     """Whether its spans name the stream they ran on."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Trace:
     """A profile of one process."""
 
