@@ -47,6 +47,8 @@ class Spans:
 
     def where(self, rows: Flags | npt.NDArray[np.intp]) -> Spans:
         """These rows alone."""
+        if rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)  # once for all columns: numpy copies what flags choose piece by piece
         columns: tuple[Any, ...] = (self.start, self.end, self.name, self.lane, self.kind, self.link, self.comm)
         return Spans(*(column[rows] for column in columns))
 

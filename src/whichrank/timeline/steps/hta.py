@@ -34,8 +34,8 @@ def shares(trace: Trace) -> Shares:
     rows = _on_streams(trace)
     if trace.profiler_steps > 1:
         rows &= _before_last_step(trace)
-    names = device.name[rows]
-    start, end = device.start[rows], device.end[rows]
+    chosen = np.flatnonzero(rows)
+    names, start, end = device.name[chosen], device.start[chosen], device.end[chosen]
     if not len(start):
         return Shares()
     kinds = np.zeros(len(trace.names), np.int8)

@@ -120,7 +120,8 @@ def union(start: Any, end: Any) -> Cover:
     """The moments that lie in at least one of the intervals."""
     start, end = np.asarray(start, np.int64), np.asarray(end, np.int64)
     keep = end > start
-    start, end = start[keep], end[keep]
+    if not keep.all():
+        start, end = start[keep], end[keep]
     if not len(start):
         return Cover()
     if (start[1:] < start[:-1]).any():
@@ -133,9 +134,8 @@ def _merged(start: Longs, end: Longs) -> Cover:
     """Intervals in order, of starts and of ends; those that touch become one."""
     if not len(start):
         return Cover()
-    first = np.concatenate(([True], start[1:] > end[:-1]))
-    last = np.concatenate((first[1:], [True]))
-    return Cover(start[first], end[last])
+    begins = np.flatnonzero(start[1:] > end[:-1]) + 1
+    return Cover(start[np.concatenate(([0], begins))], end[np.concatenate((begins - 1, [len(end) - 1]))])
 
 
 def gaps(cover: Cover, start: int, end: int) -> Cover:

@@ -131,7 +131,7 @@ def work_of(trace: Trace) -> Work:
 
 
 def _cover(spans: Spans, kind: int) -> Cover:
-    rows = spans.kind == kind
+    rows = np.flatnonzero(spans.kind == kind)
     return union(spans.start[rows], spans.end[rows])
 
 
@@ -161,9 +161,9 @@ def _reasons(trace: Trace, flags: Flags) -> dict[int, Cover]:
     found = {}
     named = flags[host.name]
     for reason in (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING):
-        rows = (named == reason) & _may(host, reason)
+        rows = np.flatnonzero((named == reason) & _may(host, reason))
         found[reason] = union(host.start[rows], host.end[rows])
-    busy = among(host.kind, (OPERATOR, RUNTIME))
+    busy = np.flatnonzero(among(host.kind, (OPERATOR, RUNTIME)))
     found[HOST] = union(host.start[busy], host.end[busy])
     return found
 
