@@ -185,6 +185,13 @@ class Case:
         return bool(self.stacks) and any(activity.doing == "waiting" for activity in self.activities.values())
 
     @cached_property
+    def experiments(self) -> list[Trial]:
+        """Changes that lie between two runs of the evidence."""
+        from whichrank.timeline.job_state.pairs_of_runs import trials
+
+        return list(trials(self)) if len(self.nccl) > 1 else []
+
+    @cached_property
     def finish(self) -> Finish | None:
         """Where the output says that the run ended well."""
         return finish(self)
