@@ -185,7 +185,8 @@ def main() -> int:
             print("\n".join(map(json.dumps, found)))
         else:
             buckets, late = bucket_plans(asked.buckets, cuda=cuda), late_plans(asked.drills, asked.ranks, cuda=cuda)
-            ends, asked.ends = asked.ends, time.monotonic() + asked.limit_s / 4
+            ends = asked.ends
+            asked.ends = time.monotonic() + asked.limit_s / 4 if late else ends
             found = run(buckets, asked.ranks if cuda else max(2, asked.ranks // 2), asked, out / "buckets")
             asked.ends = ends
             found += run(late, asked.ranks, asked, out / "late")
