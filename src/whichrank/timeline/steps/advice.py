@@ -256,13 +256,20 @@ def _merged(scene: Scene, known: Sequence[Cost], together: int, most: float = fl
     play = scene.play
     if play is None or not known:
         return None
-    gains = []
+    gains, fewer = [], 0
     for cost, lean in [(known[0], 0), *((cost, lean) for cost in known for lean in (1, -1))]:
-        gain = _gain(scene, merged_buckets(play, scene.matched, together, partial(cost.merged, lean=lean), most))
-        if gain is None:
+        merged = merged_buckets(play, scene.matched, together, partial(cost.merged, lean=lean), most)
+        gain = _gain(scene, merged)
+        if gain is None or merged is None:
             return None
         gains.append(gain)
-    return _Gain(gains[0], min(gains), max(gains))
+        fewer = len(play.members) - len(merged.members)
+    low, high = min(gains), max(gains)
+    if scene.matched.ranks[0].on_device:
+        return _Gain(gains[0], low, high)
+    # On a host the call itself takes a core: at most the computation beside it gets all of that back.
+    high += fewer / scene.steps * max(cost.per_call for cost in known) / 1e3
+    return _Gain((low + high) / 2, low, high)
 
 
 def _larger(
