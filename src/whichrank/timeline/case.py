@@ -186,10 +186,11 @@ class Case:
 
     @cached_property
     def experiments(self) -> list[Trial]:
-        """Changes that lie between two runs of the evidence."""
+        """Changes that lie between two runs of the evidence, and what they did."""
         from whichrank.timeline.job_state.pairs_of_runs import trials
 
-        return list(trials(self)) if len(self.nccl) > 1 else []
+        seen = [trial for trial in self.trials if trial.seen]
+        return [*seen, *trials(self)] if len(self.nccl) > 1 else seen
 
     @cached_property
     def finish(self) -> Finish | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def tried(case: Case) -> list[Trial]:
     """All that was tried: what people say, and what two runs show."""
-    return [*case.trials, *case.experiments]
+    return [*(trial for trial in case.trials if not trial.seen), *case.experiments]
 
 
 def effective(case: Case) -> list[Trial]:
