@@ -109,6 +109,7 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\b(?:does|do|did)(?:n[’']t| not) (?:get|go|come|make it) (?:past|beyond|further)\b",
         r"\b(?:and|then|just) stops (?:there|here|the same way|at)\b",
         r"\bwedge[sd]?\b",
+        r"\bstop(?:s|ped)? (?:but|and|while) [^.\n]{0,30}\bstill (?:running|alive|there)\b",
     ),
     "crash": _any(
         r"\b(?:crash\w{0,3}|segfault\w{0,3}|segmentation fault|core dumped|dies|died|aborts?|aborted|killed)\b",
