@@ -278,12 +278,14 @@ def _code(code: codes.Code) -> Reading:
 def _known(text: str) -> list[messages.Signature]:
     """Known messages that stand in the text, or would in a warning of NCCL, whose mark is often left out."""
     exact = [found for found, _ in messages.recognise(text) or messages.recognise(f"NCCL WARN {text}")]
-    order = {"root": 0, "hint": 1, "consequence": 2, "activity": 3, "harmless": 4}
+    order = {"root": 0, "consequence": 1, "hint": 2, "activity": 3, "harmless": 4}
     return sorted(exact, key=lambda signature: order[signature.role])
 
 
 def _tells_more(signature: messages.Signature, results: Sequence[Reading]) -> bool:
-    """Whether the message tells a cause other than that of the number or word in it, which it understands better."""
+    """Whether the message tells something else than the number or word in it: it knows what that stands for."""
+    if signature.role == "consequence":
+        return True
     sure = signature.role == "root" and signature.grade >= Grade.SUPPORTS
     return sure and not any(f"Cause: {signature.cause}." in result.text for result in results)
 
