@@ -285,7 +285,7 @@ def _known(text: str) -> list[messages.Signature]:
 def _tells_more(signature: messages.Signature, results: Sequence[Reading]) -> bool:
     """Whether the message tells something else than the number or word in it: it knows what that stands for."""
     if signature.role == "consequence":
-        return True
+        return any("\nCause: " in result.text for result in results)
     sure = signature.role == "root" and signature.grade >= Grade.SUPPORTS
     return sure and not any(f"Cause: {signature.cause}." in result.text for result in results)
 
