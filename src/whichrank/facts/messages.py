@@ -131,6 +131,12 @@ def built_in() -> dict[str, Signature]:
 
 
 @cache
+def listed() -> frozenset[str]:
+    """The ids of those that list what vendors print, many shapes of one kind in each: `tables_*.ini`."""
+    return frozenset(name for path in FOLDER.glob("tables_*.ini") for name, _, _ in _stanzas(path))
+
+
+@cache
 def added() -> dict[str, Signature]:
     """Those of plug-ins, after the built-in ones, which keep their words; a file that can't be used is left out."""
     known, found = built_in(), dict[str, Signature]()
