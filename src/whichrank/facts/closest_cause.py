@@ -136,7 +136,7 @@ def passages_of_causes() -> Iterator[tuple[str, str]]:
             yield name, f"{name.replace('-', ' ')} {cause.meaning}"
             yield name, " ".join(fix(name))
     for message in built_in().values():
-        # A list of shapes is recognised as it stands; its words tell what a vendor prints, not how a cause is spoken of.
+        # A list of shapes is recognised as it stands; its words are those of a vendor, not how a cause is spoken of.
         if message.cause in causes() and message.id not in listed():
             yield message.cause, " ".join((message.title, message.meaning, message.fix, *message.examples))
 

@@ -169,6 +169,8 @@ class NcclProcess:
     ras_peers: list[RasPeer] = field(default_factory=list)
     launcher: str = ""
     """What stood before the host in its first line: "[1,13]<stderr>:", "[default3]:", "13: ", a time…"""
+    stated_rank: int | None = None
+    """The rank by that prefix; where one launcher's task runs several processes it is the task's number."""
     first_line: int = 0
     last_line: int = 0
     last_text: str = ""

@@ -18,6 +18,8 @@ class Trial:
     change: str
     outcome: Outcome
     ref: Ref
+    seen: bool = False
+    """The evidence holds both runs, with the change and without; else somebody says so."""
 
 
 @dataclass(frozen=True, slots=True)

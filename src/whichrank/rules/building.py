@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from whichrank.facts.messages import Signature
+from whichrank.facts.taxonomy import causes
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import (
     Alternative,
@@ -23,7 +24,9 @@ from whichrank.model.findings import (
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.outcome import failures
 from whichrank.timeline.job_state.statements import Statement, is_traceback, only_hangs
+from whichrank.timeline.job_state.trials import said_category
 
 SILENT = NotEvaluated("output of the job: logs of the ranks, of the launcher or of NCCL")
 
@@ -63,7 +66,7 @@ def found(
     return Finding(
         code=claim.code,
         cause=claim.cause,
-        category="hang" if claim.category == "crash" and only_hangs(case) else claim.category,
+        category=_category(case, claim),
         severity=claim.severity,
         grade=grade,
         subject=_subject(case, claim, signs, ranks),
@@ -76,6 +79,17 @@ def found(
         onset_ns=min(times) if times else None,
         kind=claim.kind or ("reports" if all(s.kind == "reports" for s in signs) else "messages"),
     )
+
+
+def _category(case: Case, claim: Claim) -> Category:
+    """What the claim makes of the job, unless the job itself shows that it only hangs or is only slow."""
+    if claim.category != "crash":
+        return claim.category
+    if only_hangs(case):
+        return "hang"
+    usual = causes()[claim.cause].usual_category if claim.cause in causes() else ""
+    unharmed = usual == "slow" and not failures(case) and said_category(case) != "crash"
+    return "slow" if unharmed else "crash"
 
 
 def refs(signs: Iterable[Statement]) -> tuple[Ref, ...]:

@@ -185,6 +185,14 @@ class Case:
         return bool(self.stacks) and any(activity.doing == "waiting" for activity in self.activities.values())
 
     @cached_property
+    def experiments(self) -> list[Trial]:
+        """Changes that lie between two runs of the evidence, and what they did."""
+        from whichrank.timeline.job_state.pairs_of_runs import trials
+
+        seen = [trial for trial in self.trials if trial.seen]
+        return [*seen, *trials(self)] if len(self.nccl) > 1 else seen
+
+    @cached_property
     def finish(self) -> Finish | None:
         """Where the output says that the run ended well."""
         return finish(self)

@@ -106,6 +106,10 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\b(?:nothing|it (?:never|no longer)) (?:\w{1,12} )?(?:moves?|happens|advances|proceeds)\b",
         r"\b(?:sits?|stays?|stands?|just) (?:there|still|waiting)\b",
         r"\b(?:no|without) progress\b",
+        r"\b(?:does|do|did)(?:n[’']t| not) (?:get|go|come|make it) (?:past|beyond|further)\b",
+        r"\b(?:and|then|just) stops (?:there|here|the same way|at)\b",
+        r"\bwedge[sd]?\b",
+        r"\bstop(?:s|ped)? (?:but|and|while) [^.\n]{0,30}\bstill (?:running|alive|there)\b",
     ),
     "crash": _any(
         r"\b(?:crash\w{0,3}|segfault\w{0,3}|segmentation fault|core dumped|dies|died|aborts?|aborted|killed)\b",
@@ -120,6 +124,9 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\b(?:only )?(?:a fraction|half|a third|a quarter|\d{1,2} ?%) of (?:what|the expected|its|their|the usual)\b",
         r"\b\d+(?:\.\d+)? ?(?:s|ms|sec\w{0,4}) per (?:step|iter\w{0,6})\b",
         r"\butili[sz]ation (?:drops|is low)\b",
+        r"\bcrawl(?:s|ing)?\b",
+        r"\b(?:step|iteration|epoch|iter) times? (?:\w{1,8} )?"
+        r"(?:explode|double|triple|jump|grow|r[io]se|increase|go|went)\w{0,1}\b",
         r"\b(?:\d+ ?(?:x|times)|twice|double|three times|half) (?:slower|longer|as (?:long|slow|fast))\b",
         r"\btakes? (?:\w{1,12} ){0,4}(?:longer|ages|for ?ever|minutes|hours)\b",
         r"\b(?:more than|over|about) \d{1,2} ?% of (?:the )?(?:\w{1,10} ){0,2}time\b",

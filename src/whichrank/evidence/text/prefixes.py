@@ -50,6 +50,7 @@ _MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:ou
 _RAY = re.compile(
     r"\((?:[\w.:<>-]{0,60},? ?)(?:rank=(\d{1,6}), )?pid=(\d{1,10})(?:, ip=([\w.:-]{1,60}))?(?:, rank=(\d{1,6}))?\) ?"
 )
+_HOST_AND_RANK = re.compile(r"\[([A-Za-z][\w.-]{0,60}\d)\]\[(?:[rR]ank ?)?(\d{1,6})\]:? ")
 _POD = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?")
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([\w.-]{1,253}) [\w./@-]{1,64}\[(\d{1,10})\]: ")
@@ -307,6 +308,8 @@ def _bracket(voice: Voice, text: str) -> re.Match[str] | None:
         voice.rank = int(match[2]) if match[2] else voice.rank
     elif match := _POD.match(text):
         voice.host = match[1]
+    elif match := _HOST_AND_RANK.match(text):
+        voice.host, voice.rank = match[1], int(match[2])
     elif not voice.by_torch:
         if voice.rank is None:
             match = _IN_BRACKET.match(text) or (_BARE.match(text) if voice.time_ns is not None else None)

@@ -13,6 +13,9 @@ By the table of changes (`facts/interventions.csv`): each names the causes that 
 that are out when it did not. Of several causes those count that fit what was seen (a hang, a crash, wrong results), and
 that no other change refutes. A change that is reported both ways counts as neither.
 
+Two runs in the evidence are a trial too, where one failed and one change alone lies between them: a setting that NCCL
+prints, its version, or the number of hosts.
+
 ## Example
     Both GPUs sit at 100 % and nothing happens. NCCL_IB_DISABLE=1: no difference. With NCCL_P2P_DISABLE=1 it trains.
 
@@ -20,7 +23,7 @@ that no other change refutes. A change that is reported both ways counts as neit
 That of the cause, as `whichrank explain CAUSE` tells it; the change itself as a work-around.
 
 ## Limits
-A report never proves: the confidence stays below that of any message of a program, and nobody is accused.
+Neither a report nor a pair of runs proves: another thing may have changed besides. Nobody is accused.
 """
 
 from __future__ import annotations
@@ -40,8 +43,8 @@ CAUSE = "unknown"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.trials:
-        return NotEvaluated("a report of what was tried")
+    if not trials.tried(case):
+        return NotEvaluated("a report of what was tried, or two runs")
     told: dict[str, list[Trial]] = {}
     order: dict[str, int] = {}
     for trial in trials.effective(case):
@@ -51,7 +54,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             order[cause] = min(order.get(cause, 9), place)
     if not told:
         return []
-    named = {c for t in case.trials if t.outcome == "unknown" for c in interventions()[t.change].helped}
+    named = {c for t in trials.tried(case) if t.outcome == "unknown" for c in interventions()[t.change].helped}
     best = min(told, key=lambda c: (-len({t.change for t in told[c]}), c not in named, order[c], c))
     return [_finding(case, best, told)]
 
@@ -81,7 +84,7 @@ def _finding(case: Case, best: str, told: dict[str, list[Trial]]) -> Finding:
         category=category,
         severity="warning" if category in ("slow", "config") else "error",
         grade=Grade.SUPPORTS if alone else Grade.HINTS,
-        kind="reports",
+        kind="messages" if any(trial.seen for trial in told[best]) else "reports",
         subject=Subject(),
         message=f"It went away with {' and with '.join(changes[:2])}: {causes()[best].meaning.rstrip('.')}.",
         evidence=tuple(dict.fromkeys(trial.ref for trial in told[best]))[:4],

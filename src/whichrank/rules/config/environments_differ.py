@@ -82,7 +82,8 @@ def _printed_by_nccl(case: Case) -> list[_Environment]:
     found = {}
     for process in case.nccl:
         rank = case.people.rank_of(process.pid, process.host)
-        if rank is not None and process.inits:
+        # Of an excerpt without the first lines nobody knows what was set.
+        if rank is not None and process.inits and process.bootstrap_interface:
             found[rank] = _Environment((rank,), process.host, process.env, process.source, f"line {process.first_line}")
     return list(found.values())
 
@@ -93,11 +94,11 @@ def _must_match(name: str) -> bool:
 
 
 def _compare(case: Case, name: str, told: list[_Environment]) -> Finding | None:
-    counts = Counter(each.values.get(name) for each in told)
+    counts = Counter(_effective(name, each) for each in told)
     if len(counts) < 2:
         return None
     (common, most), (_, second) = counts.most_common(2)
-    odd = [each for each in told if each.values.get(name) != common] if most > second else []
+    odd = [each for each in told if _effective(name, each) != common] if most > second else []
     ranks = tuple(sorted(rank for each in odd for rank in each.ranks))
     hosts = tuple(sorted({each.host for each in odd if each.host and not each.ranks}))
     of_ranks = all(len(each.ranks) == 1 for each in told)
@@ -117,6 +118,12 @@ def _compare(case: Case, name: str, told: list[_Environment]) -> Finding | None:
         fix=(f"Set {name} from one place for all ranks, or nowhere.",),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
     )
+
+
+def _effective(name: str, told: _Environment) -> str | None:
+    """None where it is not set, or set to what holds anyway."""
+    value = told.values.get(name)
+    return None if value == catalogue()[name].default else value
 
 
 def _ref(name: str, told: _Environment) -> Ref:

@@ -27,6 +27,7 @@ from dataclasses import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.records.events.communication import NcclError
 from whichrank.records.events.run_state import NCCL_PACKAGE, Environment
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -64,7 +65,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     }
     counts = Counter(version for version, _ in versions.values()).most_common()
     if not told and len(counts) < 2:
-        return _installed(case)
+        return _in_errors(case) or _installed(case)
     odd = [p for version, p in versions.values() if version != counts[0][0]] if len(counts) > 1 else []
     clear = len(counts) > 1 and counts[0][1] > sum(count for _, count in counts[1:])
     hosts = tuple(sorted({p.host for p in odd if p.host})) if clear else ()
@@ -89,6 +90,16 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     # Who notices prints it, and that may be either side: the odd version is what tells.
     ranks = tuple(sorted({rank for host in hosts for rank in case.people.ranks_on(host)}))
     return [replace(finding, subject=replace(finding.subject, hosts=hosts, ranks=ranks))]
+
+
+def _in_errors(case: Case) -> list[Finding]:
+    """By the version that torch names where a call of NCCL fails."""
+    first = {event.version: event for event in reversed(case.events(NcclError)) if event.version}
+    if len(first) < 2:
+        return []
+    signs = [Statement(f"NCCL version {v}", e.ref, e.rank, host=e.host) for v, e in sorted(first.items())]
+    message = f"The ranks run different NCCL versions: {' and '.join(sorted(first)[:3])}."
+    return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS)]
 
 
 def _installed(case: Case) -> list[Finding]:

@@ -163,11 +163,26 @@ def _by_launcher_and_nccl(
         for init in process.inits:
             if init.nranks == people.world and process.pid is not None:
                 people.note(init.rank, pid=process.pid, host=process.host, gpu=init.cuda_dev, bus_id=init.bus_id)
+    for rank, process in _stated(nccl).items():
+        people.note(rank, pid=process.pid, host=process.host)
     for report in ras:
         for comm in report.comms:
             if comm.size == people.world:
                 for member in comm.ranks:
                     people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
+
+
+def _stated(nccl: Sequence[NcclProcess]) -> dict[int, NcclProcess]:
+    """Ranks by the launcher's prefixes: each stands before the lines of one process, and none contradicts NCCL."""
+    found: dict[int, NcclProcess] = {}
+    for process in nccl:
+        if process.stated_rank is None or process.pid is None:
+            continue
+        other = found.setdefault(process.stated_rank, process)
+        of_world = {init.rank for init in process.inits if init.nranks > process.stated_rank}
+        if other.label != process.label or (of_world and process.stated_rank not in of_world):
+            return {}
+    return found if len(found) > 1 else {}
 
 
 def _by_tasks(people: People, exits: Sequence[ProcessExit]) -> None:

@@ -54,9 +54,9 @@ def finish(case: Case) -> Finish | None:
     told = {complaint.ref.source for complaint in case.complaints if complaint.category in ("crash", "hang")}
     said = [_of_event(event) for event in case.events(RunFinished) if event.ref.source not in told]
     said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
-    fatal = [event for kind in _FATAL for event in case.events(kind) if _fails(event)]
+    fatal = failures(case)
     fitting = [mark for mark in said if not any(_contradicts(event, mark) for event in fatal)]
-    if not fitting or case.stands_still_now:
+    if not fitting or case.stands_still_now or case.experiments:
         return None
     return max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
 
@@ -71,7 +71,7 @@ def at_work(case: Case) -> Event | None:
 
 def _recovered(case: Case) -> Event | None:
     """The last count of an output that goes on behind all that failed in it, as after a restart."""
-    failed = _failed(case)
+    failed = failures(case)
     if not failed or not all(_went_on(case, event) for event in failed):
         return None
     progress = next(p for p in case.progress if p.source == failed[-1].ref.source)
@@ -80,7 +80,8 @@ def _recovered(case: Case) -> Event | None:
     return AtWork(ref=Ref(progress.source, f"line {line}", counted), line=line)
 
 
-def _failed(case: Case) -> list[Event]:
+def failures(case: Case) -> list[Event]:
+    """All that says that a process of the job failed."""
     return [event for kind in _FATAL for event in case.events(kind) if _fails(event)]
 
 
@@ -95,7 +96,7 @@ def observed(case: Case) -> Category | None:
     if case.stands_still and not case.goes_on:
         return "hang"
     working = at_work(case)
-    failed = [event for event in _failed(case) if not _went_on(case, event)]
+    failed = [event for event in failures(case) if not _went_on(case, event)]
     if any(working is None or e.ref.source != working.ref.source or e.line >= working.line for e in failed):
         return "crash"
     return said_category(case)

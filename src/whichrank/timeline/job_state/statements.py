@@ -25,6 +25,7 @@ from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.records.events.startup import CommInit, GroupInit, InitError, RendezvousError, StoreError
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
+from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
     from whichrank.records.nccl import NcclProcess, NcclWarning
@@ -335,7 +336,8 @@ def unless_all(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:
 
 def only_hangs(case: Case) -> bool:
     """Whether somebody says that the job hangs, and nothing shows that a process ended."""
-    return bool(case.index.said_to_hang) and not case.events(*_ENDINGS)
+    said = bool(case.index.said_to_hang) or said_category(case) == "hang"
+    return said and not case.events(*_ENDINGS)
 
 
 def is_traceback(found: Statement) -> bool:

@@ -11,14 +11,19 @@ if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
 
+def tried(case: Case) -> list[Trial]:
+    """All that was tried: what people say, and what two runs show."""
+    return [*(trial for trial in case.trials if not trial.seen), *case.experiments]
+
+
 def effective(case: Case) -> list[Trial]:
     """What helped; a change that is reported both ways counts as neither."""
-    return [t for t in case.trials if t.outcome == "helped" and not _disputed(case, t)]
+    return [t for t in tried(case) if t.outcome == "helped" and not _disputed(case, t)]
 
 
 def ruled_out(case: Case, cause: str) -> Trial | None:
     """The trial that speaks against a cause: its remedy did not help, or the job works where the cause would act."""
-    for trial in case.trials:
+    for trial in tried(case):
         against = "helped" if trial.change == ONE_HOST else "did not help"
         if trial.outcome == against and cause in interventions()[trial.change].refuted and not _disputed(case, trial):
             return trial
@@ -26,7 +31,7 @@ def ruled_out(case: Case, cause: str) -> Trial | None:
 
 
 def _disputed(case: Case, trial: Trial) -> bool:
-    return len({t.outcome for t in case.trials if t.change == trial.change and t.outcome != "unknown"}) > 1
+    return len({t.outcome for t in tried(case) if t.change == trial.change and t.outcome != "unknown"}) > 1
 
 
 def said_category(case: Case) -> Symptom | None:

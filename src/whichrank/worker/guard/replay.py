@@ -154,6 +154,12 @@ def _put_back(buffers: list[tuple[Any, Any]]) -> None:
             buffer.copy_(before)
 
 
+def _only_once(module: Any) -> bool:
+    """Whether it can't be computed once more: compiled (also in place), or with collectives inside."""
+    compiled = getattr(module, "_compiled_call_impl", None) is not None
+    return compiled or type(module).__name__ in ("OptimizedModule", "SyncBatchNorm")
+
+
 class Replays:
     """When one optimizer's micro-batches are computed twice."""
 
@@ -164,11 +170,7 @@ class Replays:
         self.possible = (
             hasattr(watched.optimizer, "step")
             and not watched.gradients.sharded
-            and not any(
-                type(module).__name__ in ("OptimizedModule", "SyncBatchNorm")
-                for root in watched.roots
-                for module in root.modules()
-            )
+            and not any(_only_once(module) for root in watched.roots for module in root.modules())
         )
         self.last: Pass | None = None
         self._passes = 0

@@ -92,7 +92,7 @@ class Guard:
             self.find()
         self._update_by_hand()
         if loss.numel() == 1:
-            self._loss = loss.detach()
+            self._loss = loss.detach().clone()  # the memory of a CUDA graph's output is used again
         if not any(watched.looks for watched in self.watched.values()):
             return
         engine = torch.autograd.Variable._execution_engine  # noqa: SLF001 - torch's own wrappers queue the same way

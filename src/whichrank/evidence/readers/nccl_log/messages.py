@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from whichrank.evidence.readers.nccl_log.prefix import NcclLine
+from whichrank.evidence.text.prefixes import Clock, listen
 from whichrank.records.nccl import (
     CommEnd,
     CommInit,
@@ -28,6 +29,7 @@ _PAIRS_KEPT = 65_536
 _ENV_KEPT = 2000
 TEXT_KEPT = 1023
 _Kept = TypeVar("_Kept")
+_NO_CLOCK = Clock(0)
 
 _COMM = re.compile(
     rb"(?:(\w{1,80}) )?comm (0x[0-9a-f]{1,16}) rank (\d{1,9}) n[rR]anks (\d{1,9}) (.{0,600}?)"
@@ -96,6 +98,7 @@ def apply(process: NcclProcess, entry: NcclLine, number: int) -> None:
     if not process.first_line:
         process.first_line = number
         process.launcher = _text(entry.before[-120:]).strip()
+        process.stated_rank = listen(entry.before[-120:], _NO_CLOCK).rank if process.launcher else None
     process.last_line = number
     if entry.device is not None:
         process.cuda_dev = entry.device

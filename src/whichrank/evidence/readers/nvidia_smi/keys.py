@@ -110,6 +110,7 @@ _UNIT = re.compile(r"^(-?\d+(?:\.\d+)?) ?(?:C|W|MHz|Mhz|MiB|GiB|%|us|ms|x|GB/s|K
 class Draft:
     """A GPU while its values come in."""
 
+    host: str | None = None
     index: int | None = None
     uuid: str | None = None
     bus_id: str | None = None
@@ -179,6 +180,7 @@ class Draft:
             self.values.setdefault(key, str(total))
         self._spread_mask()
         locator = f"line {self.line}" if self.line else "whole file"
+        host = self.host or host
         quote = (self.quote or self._described())[:400]
         return GpuState(
             Ref(source, locator, quote, None, host, None), host, taken_ns, self.index, self.uuid, self.bus_id, driver,

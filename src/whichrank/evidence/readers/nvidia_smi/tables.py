@@ -14,6 +14,8 @@ Lines = Sequence[tuple[int, str]]
 
 _UUID = re.compile(r"GPU-[0-9a-fA-F-]{8,36}$")
 _BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d$")
+_HOST = ("host", "hostname", "node", "nodename")
+"""Columns that people add where they ask several hosts."""
 _IDENTITY = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 _QUERY = re.compile(r"--query-gpu=([\w.,]{1,4000})")
 _PROCESS = re.compile(
@@ -67,6 +69,8 @@ def _fill(draft: Draft, row: dict[str, str]) -> None:
             _identify(draft, title, cell)
         elif title in COLUMNS:
             draft.put(COLUMNS[title], cell)
+        elif title in _HOST:
+            draft.host = cell[:253] or None
 
 
 def _identify(draft: Draft, title: str, cell: str) -> None:

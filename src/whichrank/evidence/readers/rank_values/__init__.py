@@ -25,11 +25,12 @@ _LARGEST, _END = 1 << 20, 1 << 18
 """Of a longer text the end is read: what was measured last."""
 _MOST_RANKS = 1 << 18
 """Ranks of all values together."""
-_MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)")
+_MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d")
 _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
-    rb"(?:time|\bms\b|_ms|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops)"
+    rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops)"
     rb"|rank\s{0,4}\d{1,7}\s?[:|=]\s{0,8}\d|(?:ms|time|sha1|sum|hash)\W[^\n]{0,80}\brank"
+    rb"|\]\[\d{1,6}\][^\n]{0,80}(?:time|\dm?s\b|sha|md5|hash|sum|crc)"
 )
 _NOT_LOGS = (".py", ".json", ".html", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env", ".c", ".cc", ".cpp", ".h")
 

@@ -24,6 +24,8 @@ _UNITS = ("tim", "ms", "seconds")
 """One of these stands in every heading of times."""
 _STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
 _SAYS_RANK = re.compile(r"(?i)(?<![\w-])(?:global[_ ])?rank\s?[=:#]?\s?(\d{1,7})\b")
+_IN_BRACKETS = re.compile(r"\[[\w.-]{2,60}\]\[\d")
+"""`[node0][5]`: a host and a rank."""
 _PAIR = re.compile(
     rf"(?<![\w.])(?P<name>[A-Za-z][\w./-]{{1,40}})(?:\s?[=:]\s?|\s)"
     rf"(?P<value>(?:0x)?[0-9a-fA-F]{{6,128}}|{_NUMBER})\s?(?P<unit>ms|us|s)?(?![\w.])"
@@ -36,7 +38,7 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
     for number, line in lines:
         if len(line) > _LONGEST:
             continue
-        if "ank" not in line and "ANK" not in line:
+        if "ank" not in line and "ANK" not in line and not _IN_BRACKETS.match(line):
             step = _step(line, step)
             titled = line.rstrip().endswith(":")
             name, timed = _heading(listen(line.encode(), clock).text if titled else line, name, timed)

@@ -26,7 +26,7 @@ _DONE = (
 )
 _MAYBE = (
     b"done", b"finish", b"complet", b"succe", b"ended", b"end of", b"over", b"bye", b"exit", b"return", b"rc",
-    b"status", b"reached", b"train_runtime", b"passed", b"time",
+    b"status", b"reached", b"train_runtime", b"passed", b"time", b"ut of bounds",
 )  # fmt: skip
 # What loggers put before the words: ` - INFO - rank 0 - `, `INFO train: `, `[INFO] [launch.py:351:main] `.
 _LOGGER = re.compile(
@@ -49,11 +49,12 @@ _WORDS = tuple(
         r"\bstate\W{1,4}completed\b|\bcompleted\b.{0,12}\b0:0\b",
         r"\bjob\b.{0,60}\bsucceeded\b|\bsuccessfully completed\b|\bcompleted successfully\b|\bfinished successfully\b",
         r"\btotal (?:training )?(?:wall|run)?-?\s?time\b.{0,10}\d",
+        r"^# out of bounds values : 0 ok",
     )
 )
 _ENDS = (
     "done", "finish", "complet", "succe", "ended", "end of", "over", "bye", "exit", "reached", "train_runtime",
-    "passed", "total",
+    "passed", "total", "out of bounds",
 )  # fmt: skip
 """One of these stands in everything that those match."""
 _EXIT = re.compile(

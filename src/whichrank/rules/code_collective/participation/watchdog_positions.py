@@ -26,6 +26,8 @@ The rank that prints a timeout first is a victim. The counters lag behind by one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import GlooTimeout
@@ -38,6 +40,8 @@ from whichrank.timeline.collectives.stuck import DEFAULT, Standings, silent_in_t
 CODE = "COLL115"
 CAUSE = "collective-desync"
 
+_MESSAGES = ("SEND", "RECV", "COALESCED", "RECVANYSOURCE")
+"""As the watchdog names sends, receives and batches of them."""
 _AT_THE_START = (
     Alternative("rank-stuck-in-preprocessing", "a barrier at the start: one rank may prepare the data"),
     Alternative("timeout-too-short", "what the others wait for may only take longer than the timeout"),
@@ -107,9 +111,10 @@ def _nobody(case: Case, standing: Standings) -> Finding:
     rest += f"; of {wording.ranks_text(missing)} the logs at hand say nothing" if missing else ""
     if everybody:
         rest = "; which is all of them"
+    cause, alternatives = _of_messages(list(standing.waiting.values()), everybody)
     return Finding(
         code=CODE,
-        cause="collective-stalled" if everybody else CAUSE,
+        cause=cause or ("collective-stalled" if everybody else CAUSE),
         category="hang",
         severity="error",
         grade=Grade.HINTS,
@@ -120,6 +125,7 @@ def _nobody(case: Case, standing: Standings) -> Finding:
         ),
         evidence=tuple(event.ref for event in list(standing.waiting.values())[:4]),
         victims=waiting,
+        alternatives=alternatives,
         next=(
             NextStep(
                 "whichrank diagnose FOLDER",
@@ -137,16 +143,25 @@ def _nobody(case: Case, standing: Standings) -> Finding:
     )
 
 
+def _of_messages(told: Sequence[Event], everybody: bool) -> tuple[str, tuple[Alternative, ...]]:
+    """The cause where all that timed out are sends and receives, and the other one that fits."""
+    if not all(isinstance(event, WatchdogTimeout) and event.op.upper() in _MESSAGES for event in told):
+        return "", ()
+    fitting = ("p2p-deadlock", "p2p-unmatched") if everybody else ("p2p-unmatched", "p2p-deadlock")
+    return fitting[0], (Alternative(fitting[1], "the evidence does not show what the partners do"),)
+
+
 def _unnamed(case: Case) -> list[Finding]:
     """Timeouts of which nothing says whose they are."""
     told = case.events(WatchdogTimeout, GlooTimeout)
     if not told:
         return []
+    cause, alternatives = _of_messages(told, everybody=False)
     what = f" in {op}" if isinstance(told[0], WatchdogTimeout) and (op := told[0].op) else ""
     return [
         Finding(
             code=CODE,
-            cause=CAUSE,
+            cause=cause or CAUSE,
             category="hang",
             severity="error",
             grade=Grade.HINTS,
@@ -154,7 +169,7 @@ def _unnamed(case: Case) -> list[Finding]:
             message=f"A rank timed out{what}; the evidence does not show which peer it waited for.",
             evidence=tuple(event.ref for event in told[:4]),
             onset_ns=min((e.time_ns for e in told if e.time_ns), default=None),
-            alternatives=_AT_THE_START if at_a_barrier_of_the_start(case) else (),
+            alternatives=alternatives or (_AT_THE_START if at_a_barrier_of_the_start(case) else ()),
             next=(
                 NextStep(
                     "whichrank diagnose FOLDER",

@@ -1,0 +1,61 @@
+"""RDMA ports of two hosts have different MTUs, and transfers between the hosts fail.
+
+## What it finds
+The same adapter with another active MTU on one host than on the other, beside completions with an error.
+
+## Why it happens
+On RoCE the active MTU follows the interface's: one host was set up with jumbo frames, the other was not. Some versions
+of NCCL use the smaller MTU of the two ends, some each end's own.
+
+## How it decides
+Ports of one name are compared between hosts, or between the files that describe them. It counts only where NCCL
+reports a failed completion.
+
+## Example
+`active_mtu: 1024 (3)` on one host, `active_mtu: 4096 (5)` on the other, and `Got completion … with status=1`
+
+## Limits
+Which of the two is wrong the ports don't say. A switch with a smaller MTU in between is not seen here.
+"""
+
+from __future__ import annotations
+
+from whichrank.facts.fixes import fix
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.records.network import PortState
+from whichrank.rules import building
+from whichrank.rules.building import Claim
+from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state.statements import Statement
+
+CODE = "RDMA155"
+CAUSE = "mtu-mismatch"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=fix(CAUSE),
+    alternatives=(("nccl-bug", "some versions of NCCL don't agree on the smaller MTU"),),
+    kind="host",
+    next=(NextStep("ibv_devinfo | grep active_mtu", "on every host: it must be the same", ("mtu-mismatch",), "none"),),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    ports = [port for port in case.hardware.ports if port.port is not None and port.mtu]
+    if len(ports) < 2:
+        return NotEvaluated("RDMA ports of two hosts (ibv_devinfo)")
+    failed = statements.said_by_nccl(case, "Got completion")
+    return [found for name in sorted({p.name for p in ports}) for found in _compared(case, name, ports, failed)]
+
+
+def _compared(case: Case, name: str, ports: list[PortState], failed: list[Statement]) -> list[Finding]:
+    by_mtu = {port.mtu: port for port in ports if port.name == name}
+    places = {port.host or port.ref.source for port in by_mtu.values()}
+    if len(by_mtu) < 2 or len(places) < 2 or not failed:
+        return []
+    shown = [Statement(f"active_mtu {mtu}", port.ref, host=port.host) for mtu, port in sorted(by_mtu.items())]
+    told = " and ".join(f"{mtu} on {port.host or port.ref.source}" for mtu, port in sorted(by_mtu.items()))
+    message = f"The MTU of {name} differs between hosts ({told}), and transfers fail."
+    return [building.found(case, _CLAIM, [*shown, *failed[:2]], message, Grade.SUPPORTS)]
