@@ -7,7 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # The stamps tell what is installed already; a change of these files renews both.
-NATIVE := setup.py src/whichrank/evidence/pickle/_native.c src/whichrank/evidence/readers/kineto/_scan.c
+NATIVE := setup.py src/whichrank/evidence/pickle/_native.c src/whichrank/evidence/readers/kineto/_scan.c \
+    src/whichrank/evidence/text/_looks.c
 TOOL := $(VENV)/.tool-installed
 DEV := $(VENV)/.dev-installed
 EXAMPLE := examples/skipped_collective

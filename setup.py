@@ -5,7 +5,11 @@ Without a compiler or Python's headers they are left out, and the decoders in Py
 
 from setuptools import Extension, setup
 
-DECODERS = ("whichrank.evidence.pickle._native", "whichrank.evidence.readers.kineto._scan")
+DECODERS = (
+    "whichrank.evidence.pickle._native",
+    "whichrank.evidence.readers.kineto._scan",
+    "whichrank.evidence.text._looks",
+)
 
 setup(
     ext_modules=[

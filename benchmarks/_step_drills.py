@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from whichrank.worker.profiler import Profile
 
-BATCH, WARM, RECORDED = 8, 3, 6
+BATCH, WARM, SKIPPED, RECORDED = 8, 3, 6, 6
 PAIRS, BLOCK = 5, 5
 """Pairs of blocks, and steps of a block."""
 JUDGED_S = 20
@@ -138,11 +138,11 @@ class Training:
 
     def recorded(self, folder):
         """The late job under the profiler of `whichrank profile`."""
-        wishes = {"folder": str(folder), "skip": 1, "steps": RECORDED, "seconds": 60, "most_bytes": 1 << 28,
+        wishes = {"folder": str(folder), "skip": SKIPPED, "steps": RECORDED, "seconds": 60, "most_bytes": 1 << 28,
                   "shapes": True, "stacks": False, "nvtx": False}  # fmt: skip
         profile = Profile(wishes)
         profile.watch()
-        self.steps(RECORDED + 4, late=True)
+        self.steps(SKIPPED + RECORDED + 4, late=True)
         profile.end()
 
 

@@ -18,7 +18,11 @@ from tests.evidence.pickle.building import can_build
 needs.package("setuptools")
 
 
-SOURCES = ("src/whichrank/evidence/pickle/_native.c", "src/whichrank/evidence/readers/kineto/_scan.c")
+SOURCES = (
+    "src/whichrank/evidence/pickle/_native.c",
+    "src/whichrank/evidence/readers/kineto/_scan.c",
+    "src/whichrank/evidence/text/_looks.c",
+)
 
 
 def built(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess[str], list[Path]]:
@@ -45,7 +49,7 @@ def built(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess
 def test_a_compiler_makes_libraries_for_all_versions_of_python(tmp_path):
     done, libraries = built(tmp_path)
     assert done.returncode == 0, done.stderr
-    assert sorted(library.name for library in libraries) == ["_native.abi3.so", "_scan.abi3.so"]
+    assert sorted(library.name for library in libraries) == ["_looks.abi3.so", "_native.abi3.so", "_scan.abi3.so"]
 
 
 def test_without_a_compiler_the_build_succeeds(tmp_path):

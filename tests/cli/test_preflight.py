@@ -20,6 +20,8 @@ from whichrank.evidence import leftovers
 from whichrank.evidence.collectors import processes
 from whichrank.evidence.probes import memory
 from whichrank.flows.preflight import check as flow
+from whichrank.model.evidence import Coverage
+from whichrank.model.preflight import HostCheck
 from whichrank.records.inspection import Inspection
 from whichrank.report import _preflight as report
 
@@ -67,6 +69,51 @@ def test_formats(whichrank, tmp_path, format_):
         assert [case.get("name") for case in suites.iter("testcase") if case.find("failure") is not None] == [
             "gpu-recovery"
         ]
+
+
+def test_a_narrow_terminal(whichrank, tmp_path):
+    root = trees.machine(tmp_path, changes={1: [(r"(<gpu_recovery_action>)None", r"\g<1>Drain and Reset")]})
+    said = whichrank("preflight", "--quick", "--root", root, COLUMNS="50").stdout
+    assert max(map(len, said.splitlines())) <= 50
+    assert " ".join(said.split()).count("Drain and Reset") == 2, "once as the finding, once in the list of checks"
+    budget = whichrank("preflight", "--model-params", "7B", "--nproc-per-node", 8, "--root", root, COLUMNS="50").stdout
+    assert max(map(len, budget.splitlines())) <= 50
+    assert "8 ranks, 8 on each of 1 host" in budget
+
+
+def fleet(names, why=lambda _: "no answer"):
+    checks = {name: [HostCheck("clock", "PREH126", "unknown", None, why(name))] for name in names}
+    return flow.Preflight(checks, [], [], [], Coverage(), Inspection())
+
+
+def test_hosts_that_do_not_fit_beside_each_other_are_a_list():
+    names = [f"gpu-node-{number:03}.cluster.example" for number in range(4)]
+    assert names[0] in "".join(report.text(fleet(names)))
+    assert "clock: 0 ok, ? 4" in "".join(report.text(fleet(names), width=80))
+
+
+def test_who_could_not_tell_what():
+    """The hosts of each reason, also where two checks share a reason on different hosts."""
+    told = fleet("ab", lambda name: {"a": "hidden", "b": "slow"}[name])
+    told.hosts["b"].append(HostCheck("memory", "PREH117", "unknown", None, "hidden"))
+    said = "".join(report.text(told))
+    assert "  clock on a: hidden\n  clock on b: slow\n  memory on b: hidden\n" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--clean", "--hosts", "a,b"), "this host only"),
+        (("--verdict", __file__), "--verdict needs --map"),
+        (("--exclude-file", "/nonexistent/bad.txt"), "can't write"),
+        (("--model-params", "inf"), "not a number of parameters"),
+        (("--quick", "--full"), "exclude each other"),
+    ],
+)
+def test_what_can_not_work_is_said_at_once(whichrank, words, why):
+    done = whichrank("preflight", *words)
+    assert done.returncode == 2
+    assert why in done.stderr
 
 
 def test_hosts_that_can_not_be_reached(whichrank):

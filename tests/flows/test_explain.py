@@ -42,7 +42,7 @@ from whichrank.flows.explain import explain, near, rules
         ("NCCL_SOCKET_IFNAME=eth0", "variable", "NCCL_SOCKET_IFNAME"),
         ("NCCL_TIMEOUT", "variable", "NCCL_TIMEOUT"),
         ("Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60", "message", "nccl-duplicate-gpu"),
-        ("duplicate gpu detected rank both on cuda device", "message", "nccl-duplicate-gpu"),
+        ("duplicate gpu detected rank both on cuda device", "similar", "nccl-duplicate-gpu"),
     ],
 )
 def test_the_likeliest_reading_comes_first(words, kind, name):

@@ -345,6 +345,18 @@ def memory() -> dict:
             "raw": raw}  # fmt: skip
 
 
+def in_short(name: str, told: dict) -> str:
+    """What decides, in one line."""
+    if "failed" in told:
+        return f"{name}: {told['failed']}"
+    if name == "timer":
+        return f"timer: {len(told['rows'])} rows, off by at most {told['same_worst']}, {told['own_worst']}"
+    if name == "memory":
+        errors = [row for row in told["rows"] if "error" in row]
+        return f"memory: {len(told['rows'])} rows, off by at most {told['worst']}, errors {errors}"
+    return f"{name}: codes {[part['rc'] for part in told.values() if isinstance(part, dict) and 'rc' in part]}"
+
+
 PARTS = {"host": host, "timer": timer, "memory": memory}
 
 
@@ -357,6 +369,7 @@ def main() -> int:
             report[name] = PARTS[name]()
         except Exception as error:  # noqa: BLE001 - the other parts still count
             report[name] = {"failed": f"{type(error).__name__}: {error}"[:500]}
+        say(in_short(name, report[name]))
     report["seconds"] = round(time.monotonic() - BEGAN, 1)
     json.dump(report, sys.stdout, indent=1)
     sys.stdout.write("\n")

@@ -22,6 +22,8 @@ PAUSE_S = float(os.environ.get("PAUSE_S", "0"))
 BLOCK = int(os.environ.get("BLOCK", "0"))
 """The delay comes and goes every so many steps; 0: it stays."""
 BATCH = 8
+DEVICE, TIMES_AS_LARGE = os.environ.get("DEVICE", "cpu"), int(os.environ.get("TIMES_AS_LARGE", "1"))
+"""On a device a batch may be so many times as large as what the loader gave: work without a wait for data."""
 
 
 class Samples(Dataset):
@@ -66,10 +68,10 @@ def work(seconds):
 
 def main():
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
     samples = Samples()
     data = iter(DataLoader(samples, batch_size=BATCH))
-    model = DistributedDataParallel(Model(), bucket_cap_mb=BUCKET_MB)
+    model = DistributedDataParallel(Model().to(DEVICE), bucket_cap_mb=BUCKET_MB)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     times = []
     for step in range(STEPS):
@@ -79,12 +81,14 @@ def main():
         batch = next(data)
         if late and KIND == "host":
             time.sleep(DELAY_S)
-        loss = model(batch)
+        loss = model(batch.to(DEVICE).repeat(TIMES_AS_LARGE, 1) if DEVICE == "cuda" else batch)
         if late and KIND == "compute":
             work(DELAY_S)
         loss.pow(2).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
         times.append(time.monotonic() - begun)
     if dist.get_rank() == 0 and os.environ.get("TIMES"):
         Path(os.environ["TIMES"]).write_text(json.dumps(times))

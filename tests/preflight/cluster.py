@@ -164,7 +164,9 @@ class Cluster:
             time.sleep(0.05)
         raise AssertionError(f"no sshd on {host.name}")
 
-    def inside(self, name: str, *words: str, check: bool = True, **more: object) -> subprocess.CompletedProcess[str]:
+    def inside(
+        self, name: str, *words: str, check: bool = True, limit_s: float = 170
+    ) -> subprocess.CompletedProcess[str]:
         """A command with the network and the hosts file of a host."""
         hosts = self.folder / f"hosts.{name}"
         hosts = hosts if hosts.exists() else self.folder / "etc_hosts"
@@ -172,14 +174,14 @@ class Cluster:
         return subprocess.run(
             ["ip", "netns", "exec", self.host(name).namespace, "unshare", "--mount", "sh", "-c",
              f'{script} && exec "$@"', "sh", *words],
-            capture_output=True, text=True, timeout=170, check=check,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}, **more,
+            capture_output=True, text=True, timeout=limit_s, check=check,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
         )  # fmt: skip
 
-    def whichrank(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def whichrank(self, *words: str, limit_s: float = 170) -> subprocess.CompletedProcess[str]:
         return self.inside(
             "login", sys.executable, "-m", "whichrank", *words, "--hosts", ",".join(self.names),
-            "--ssh", f"ssh -F {self.folder / 'ssh_config'}", check=False,
+            "--ssh", f"ssh -F {self.folder / 'ssh_config'}", check=False, limit_s=limit_s,
         )  # fmt: skip
 
     def __exit__(self, *_: object) -> None:

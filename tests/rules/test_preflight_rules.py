@@ -467,6 +467,23 @@ def test_clocks():
     assert clock_difference.judge(Inspection(clocks=[*clocks, Clock("d", -1.9, 3.0)])) == []  # the way took too long
 
 
+@pytest.mark.parametrize(
+    ("ahead", "blamed"),
+    [
+        ((0, 2), "ab"),
+        ((0, 0.9), ""),
+        ((0, 0, 2, 2), "abcd"),
+        ((0, 0, 0, 2, 2), "de"),
+        ((-1700, -1700, -1700), ""),
+    ],
+)
+def test_clocks_without_a_majority(ahead, blamed):
+    """Two hosts that are two seconds apart are each one second from the middle."""
+    clocks = [Clock(host, float(seconds), 0.01) for host, seconds in zip("abcdefgh", ahead, strict=False)]
+    told = clock_difference.judge(Inspection(clocks=clocks))
+    assert "".join(host for finding in told for host in finding.subject.hosts) == blamed
+
+
 def test_stragglers_need_to_be_slow_twice():
     together = [Pace(h, 1.0 if h != "d" else 4.0, 1.0) for h in "abcd"]
     confirmed = [*together, Pace("d", 4.0, 1.0, 30, alone=True), Pace("a", 1.0, 1.0, 0, alone=True)]
@@ -533,6 +550,37 @@ def test_the_odd_host_is_named():
     assert finding.cause == "driver-mismatch"
     (finding,) = hosts_differ.judge(Inspection([*hosts, HostProbes("d", software(NCCL_ALGO="Ring"))]))
     assert "NCCL_ALGO" in finding.message
+
+
+def test_a_driver_that_only_its_own_tools_tell():
+    def host(name, driver):
+        return HostProbes(name, {"gpus": ProbeResult("gpus", {"gpus": [{"index": 0, "driver": driver}]})})
+
+    (finding,) = hosts_differ.judge(Inspection([*(host(name, "580.65.06") for name in "abc"), host("d", "570.86.15")]))
+    assert (finding.subject.hosts, finding.cause) == (("d",), "driver-mismatch")
+
+
+@pytest.mark.parametrize(("own", "found"), [(8, True), (94, False)])
+def test_a_host_whose_processes_may_use_fewer_cpus(own, found):
+    """What a system keeps for itself is no difference; half of the CPUs and less is."""
+    hosts = [HostProbes(name, {"cpu": ProbeResult("cpu", {"allowed_count": count})})
+             for name, count in zip("abcd", (96, 96, 96, own), strict=True)]  # fmt: skip
+    told = [(f.subject.hosts, f.message) for f in hosts_differ.judge(Inspection(hosts))]
+    assert told == ([(("d",), "CPUs allowed: d has about 8, 3 hosts have about 96.")] if found else [])
+
+
+def mounted(kind, *, exists=True, named=True):
+    folder = {"path": "/scratch", "exists": exists, "free": 1 << 40, "size": 1 << 41, "writable": True, "type": kind}
+    return {"disk": ProbeResult("disk", {"folders": [folder], "named": named})}
+
+
+def test_a_shared_folder_that_one_host_has_not_mounted():
+    hosts = [HostProbes(name, mounted("nfs4")) for name in "abc"]
+    (finding,) = hosts_differ.judge(Inspection([*hosts, HostProbes("d", mounted("ext4", exists=False))]))
+    assert finding.subject.hosts == ("d",)
+    assert finding.message == "File system of /scratch: d has ext4 (no such folder yet), 3 hosts have nfs4."
+    temporary = [HostProbes(name, mounted("tmpfs" if name == "a" else "ext4", named=False)) for name in "abcd"]
+    assert hosts_differ.judge(Inspection(temporary)) == [], "a folder that nobody named may be of any kind"
 
 
 @pytest.mark.parametrize(

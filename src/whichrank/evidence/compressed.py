@@ -13,6 +13,8 @@ from typing import Any, BinaryIO, Protocol
 from whichrank.model.errors import UnreadableError
 
 CHUNK = 1 << 18
+FED = 1 << 15
+"""Compressed bytes at a time: what is not used up at once is copied again for every piece of the output."""
 # Dictionaries of up to 64 MiB are what xz -9 and zstd --long=26 make; a header may ask for gigabytes.
 MEMORY = 1 << 27
 
@@ -89,7 +91,7 @@ class Inflated(Stream):
                 break
             data = b""
             if self._now.needs_input:
-                data, self._left = self._left or self._raw.read(CHUNK), b""
+                data, self._left = self._left or self._raw.read(FED), b""
                 if not data:
                     self.cut = "the compressed data ends too early"
                     break
@@ -106,7 +108,7 @@ class Inflated(Stream):
         """Begin the stream that follows; padding and trailing rubbish are no stream."""
         rest = self._now.unused_data
         if len(rest) < LONGEST_MAGIC:
-            rest += self._raw.read(CHUNK)
+            rest += self._raw.read(FED)
         if not compression(rest):
             return False
         self._now, self._left = self._make(), rest

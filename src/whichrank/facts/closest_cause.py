@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from whichrank.facts import site
 from whichrank.facts.fixes import fix
-from whichrank.facts.messages import built_in
+from whichrank.facts.messages import built_in, listed
 from whichrank.facts.taxonomy import causes
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,60}|\d{3,5}\b")
@@ -136,7 +136,8 @@ def passages_of_causes() -> Iterator[tuple[str, str]]:
             yield name, f"{name.replace('-', ' ')} {cause.meaning}"
             yield name, " ".join(fix(name))
     for message in built_in().values():
-        if message.cause in causes():
+        # A list of shapes is recognised as it stands; its words are those of a vendor, not how a cause is spoken of.
+        if message.cause in causes() and message.id not in listed():
             yield message.cause, " ".join((message.title, message.meaning, message.fix, *message.examples))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, cast, get_args
@@ -70,7 +70,7 @@ class Signature(NamedTuple):
     also: tuple[str, ...]
     """Other causes that the same message fits, the likeliest first."""
     anchors: tuple[str, ...]
-    """Literals; a line without any of them does not hold the message."""
+    """Literals; a line without any of them does not hold the message. Without a pattern they are what is printed."""
     pattern: str
     title: str
     meaning: str
@@ -128,6 +128,12 @@ def built_in() -> dict[str, Signature]:
                 raise FactsError(f"{path.name}:{line}: the signature {name} is there twice")
             found[name] = _signature(name, fields, f"{path.name}:{line}")
     return found
+
+
+@cache
+def listed() -> frozenset[str]:
+    """The ids of those that list what vendors print, many shapes of one kind in each: `tables_*.ini`."""
+    return frozenset(name for path in FOLDER.glob("tables_*.ini") for name, _, _ in _stanzas(path))
 
 
 @cache
@@ -251,7 +257,7 @@ def _grams(text: str) -> list[str]:
     return [text[at : at + _GRAM] for at in range(len(text) - _GRAM + 1)]
 
 
-_NEEDED = ("library", "title", "anchor", "meaning", "source", "example")
+_NEEDED = ("library", "title", "anchor", "meaning", "source")
 
 
 def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
@@ -268,21 +274,27 @@ def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
             who=cast(Who, known.pop("who", "printer")),
             also=tuple(cause.strip() for cause in known.pop("also", "").split(",") if cause.strip()),
             anchors=anchors,
+            examples=tuple(known.pop("example").split("\n") if "pattern" in known else _own_words(known, anchors)),
             pattern=_spelt(known.pop("pattern", "|".join(map(re.escape, anchors)))),
             title=known.pop("title"),
             meaning=known.pop("meaning"),
             fix=known.pop("fix", "") or " ".join(fixes.fix(fields.get("cause", ""))),
             source=known.pop("source"),
-            examples=tuple(known.pop("example").split("\n")),
         )
     except KeyError as error:
-        lacks = ", ".join(field for field in _NEEDED if field not in fields)
+        needed = (*_NEEDED, "example") if "pattern" in fields else _NEEDED
+        lacks = ", ".join(field for field in needed if field not in fields)
         raise FactsError(f"{place}: the signature {name} lacks {lacks}") from error
     except ValueError as error:
         raise FactsError(f"{place}: the signature {name} has a value that can't be read: {error}") from error
     if known or signature.role not in get_args(Role) or signature.who not in get_args(Who):
         raise FactsError(f"{place}: the signature {name} has fields or values that nobody reads: {sorted(known)}")
     return signature
+
+
+def _own_words(fields: dict[str, str], anchors: tuple[str, ...]) -> Sequence[str]:
+    """The examples; of a message that is told by its literals alone the literals, where none are given."""
+    return fields.pop("example").split("\n") if "example" in fields else anchors
 
 
 def _spelt(pattern: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from whichrank.facts import codes, environment, fixes, messages, near_names, rule_rows, site, taxonomy, xids
+from whichrank.model.grades import Grade
 
 RULES = Path(__file__).parent.parent / "rules"
 _CODE = re.compile(r'^CODE = "(\w+)"$', re.MULTILINE)
@@ -92,9 +93,11 @@ def near(words: str) -> list[str]:
 
 def _readings(text: str) -> Iterator[Reading]:
     yield from _exactly(text)
-    yield from _numbers(text)
-    yield from _names(text)
-    yield from _messages(text)
+    results, known = [*_numbers(text), *_names(text)], _known(text)
+    if any(_tells_more(signature, results) for signature in known):
+        yield from map(_message, known)
+    yield from results
+    yield from map(_message, known)
     yield from _folklore(text)
 
 
@@ -272,11 +275,19 @@ def _code(code: codes.Code) -> Reading:
 # -- messages
 
 
-def _messages(text: str) -> Iterator[Reading]:
-    exact = [signature for signature, _ in messages.recognise(text)]
-    order = {"root": 0, "hint": 1, "consequence": 2, "activity": 3, "harmless": 4}
-    for signature in sorted(exact, key=lambda s: order[s.role]):
-        yield _message(signature)
+def _known(text: str) -> list[messages.Signature]:
+    """Known messages that stand in the text, or would in a warning of NCCL, whose mark is often left out."""
+    exact = [found for found, _ in messages.recognise(text) or messages.recognise(f"NCCL WARN {text}")]
+    order = {"root": 0, "consequence": 1, "hint": 2, "activity": 3, "harmless": 4}
+    return sorted(exact, key=lambda signature: order[signature.role])
+
+
+def _tells_more(signature: messages.Signature, results: Sequence[Reading]) -> bool:
+    """Whether the message tells something else than the number or word in it: it knows what that stands for."""
+    if signature.role == "consequence":
+        return any("\nCause: " in result.text for result in results)
+    sure = signature.role == "root" and signature.grade >= Grade.SUPPORTS
+    return sure and not any(f"Cause: {signature.cause}." in result.text for result in results)
 
 
 def _resembling(text: str) -> Iterator[Reading]:
@@ -291,7 +302,8 @@ def _resembling(text: str) -> Iterator[Reading]:
         if share >= _OVERLAP:
             scored.append((-share, signature.id, signature))
     for _, _, signature in sorted(scored, key=lambda item: item[:2])[:3]:
-        yield _message(signature)
+        its = _message(signature)
+        yield replace(its, kind="similar", title=f"Not known; it resembles: {its.title}")
 
 
 def _message(signature: messages.Signature) -> Reading:

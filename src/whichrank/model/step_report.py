@@ -56,6 +56,8 @@ class Advice(NamedTuple):
     confidence: float
     why: str = ""
     id: str = ""
+    gain_range_us_per_step: tuple[float, float] | None = None
+    """At least and at most, where the recording leaves that open; the gain is None where the two lie too far apart."""
 
 
 class CollectiveShare(NamedTuple):

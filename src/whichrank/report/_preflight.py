@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from whichrank.model.preflight import HostCheck, LinkCheck
 
 MARKS = {"healthy": "ok", "unhealthy": "BAD", "unknown": "?"}
-_WIDE = 12
-"""More hosts than this make a matrix too wide for a terminal: then hosts are rows."""
+_WIDE = 120
+"""Columns. A matrix of hosts and checks that needs more, or more than the terminal has, becomes a list."""
 
 
 class Told(Protocol):
@@ -56,10 +56,10 @@ def as_json(told: Told) -> Iterator[str]:
     yield json.dumps(document(told), indent=2) + "\n"
 
 
-def text(told: Told) -> Iterator[str]:
-    """For a terminal: findings first, then the matrix, then what could not be told."""
+def text(told: Told, *, width: int | None = None) -> Iterator[str]:
+    """For a terminal: findings first, then the matrix, then what could not be told. Lines are not wrapped here."""
     yield from _findings(told)
-    yield from _matrix(told.hosts)
+    yield from _matrix(told.hosts, width or _WIDE)
     bad = [link for link in told.links if link.state == "unhealthy"]
     if told.links:
         yield f"\nlinks: {len(told.links)} pairs tested, {len(bad)} bad\n"
@@ -68,8 +68,7 @@ def text(told: Told) -> Iterator[str]:
     unknown = [(h, c) for h, checks in told.hosts.items() for c in checks if c.state == "unknown"]
     if unknown and len(told.hosts) > 1:  # of a single host they are in the list above
         yield "\ncould not tell:\n"
-        for why, names in _grouped(unknown).items():
-            yield f"  {names}: {safe(why)}\n"
+        yield from (f"  {safe(line)}\n" for line in _grouped(unknown))
     unseen = _not_looked_at(told)
     if unseen:
         yield "\nnot looked at:\n"
@@ -78,23 +77,32 @@ def text(told: Told) -> Iterator[str]:
         yield f"\nexclude: {','.join(told.exclude)}\n"
 
 
-def _findings(told: Told) -> Iterator[str]:
+def _headline(told: Told) -> str:
     wrong = [f for f in told.findings if f.severity != "info"]
     hosts = counted(len(told.hosts), "host")
     if not wrong:
-        yield f"Ready: no fault found on {hosts} in what could be looked at.\n\n"
-        return
-    yield f"Not ready: {counted(len(wrong), 'finding')} on {hosts}.\n\n"
+        return f"Ready: no fault found on {hosts} in what could be looked at."
+    return f"Not ready: {counted(len(wrong), 'finding')} on {hosts}."
+
+
+def _findings(told: Told) -> Iterator[str]:
+    yield f"{_headline(told)}\n\n"
     for finding in told.findings:
         yield f"{finding.severity}: {safe(finding.message)} [{finding.code}]\n"
-        for ref in finding.evidence[:2]:
-            yield f"    {safe(ref.quote)}\n"
+        for quote in _quotes(finding):
+            yield f"    {safe(quote)}\n"
         for step in finding.fix[:2]:
             yield f"    fix: {safe(step)}\n"
-    yield "\n"
+    if told.findings:
+        yield "\n"
 
 
-def _matrix(hosts: Mapping[str, Sequence[HostCheck]]) -> Iterator[str]:
+def _quotes(finding: Finding) -> list[str]:
+    """What was measured, where the message does not say it in the same words."""
+    return [ref.quote for ref in finding.evidence[:2] if ref.quote.lower() not in finding.message.lower()]
+
+
+def _matrix(hosts: Mapping[str, Sequence[HostCheck]], most: int) -> Iterator[str]:
     """Hosts × checks; of a single host a list with values."""
     if len(hosts) == 1:
         ((name, checks),) = hosts.items()
@@ -107,9 +115,9 @@ def _matrix(hosts: Mapping[str, Sequence[HostCheck]]) -> Iterator[str]:
         return
     names = list(dict.fromkeys(c.check for checks in hosts.values() for c in checks))
     states = {host: {c.check: c.state for c in checks} for host, checks in hosts.items()}
-    if len(hosts) <= _WIDE:
-        columns = list(hosts)
-        width, wide = max(map(len, names), default=0), [max(4, len(host)) for host in columns]
+    columns = list(hosts)
+    width, wide = max(map(len, names), default=0), [max(4, len(safe(host))) for host in columns]
+    if width + 1 + sum(w + 1 for w in wide) <= most:
         yield (
             " " * width + "  " + " ".join(f"{safe(h):<{w}}" for h, w in zip(columns, wide, strict=True)).rstrip() + "\n"
         )
@@ -129,14 +137,16 @@ def _matrix(hosts: Mapping[str, Sequence[HostCheck]]) -> Iterator[str]:
         )
 
 
-def _grouped(unknown: Sequence[tuple[str, HostCheck]]) -> dict[str, str]:
-    found: dict[tuple[str, str], list[str]] = {}
+def _grouped(unknown: Sequence[tuple[str, HostCheck]]) -> Iterator[str]:
+    """One line for each reason and the hosts that have it."""
+    hosts: dict[tuple[str, str], list[str]] = {}
     for host, check in unknown:
-        found.setdefault((check.check, check.why), []).append(host)
-    told: dict[str, str] = {}
-    for (name, why), hosts in found.items():
-        told[why] = f"{told[why]}, {name}" if why in told else f"{name} on {listed(hosts, 4)}"
-    return told
+        hosts.setdefault((check.check, check.why), []).append(host)
+    checks: dict[tuple[str, str], list[str]] = {}
+    for (check_, why), named in hosts.items():
+        checks.setdefault((listed(named, 4), why), []).append(check_)
+    for (where, why), names in checks.items():
+        yield f"{', '.join(names)} on {where}: {why}"
 
 
 def _not_looked_at(told: Told) -> list[str]:
@@ -153,11 +163,11 @@ def _not_looked_at(told: Told) -> list[str]:
 
 
 def markdown(told: Told) -> Iterator[str]:
-    yield "# Preflight\n\n"
+    yield f"# Preflight\n\n{_headline(told)}\n\n"
     for finding in told.findings:
         yield f"- **{finding.severity}** {_md(finding.message)} `{finding.code}`\n"
-        for ref in finding.evidence[:2]:
-            yield f"  - {_md(ref.quote)}\n"
+        for quote in _quotes(finding):
+            yield f"  - {_md(quote)}\n"
         for step in finding.fix[:2]:
             yield f"  - fix: {_md(step)}\n"
     names = list(dict.fromkeys(c.check for checks in told.hosts.values() for c in checks))
@@ -165,9 +175,9 @@ def markdown(told: Told) -> Iterator[str]:
     for name in names:
         states = [next((MARKS[c.state] for c in checks if c.check == name), "-") for checks in told.hosts.values()]
         yield f"| {name} | " + " | ".join(states) + " |\n"
-    for link in told.links:
-        if link.state == "unhealthy":
-            yield f"- {_md(link.a)} – {_md(link.b)}: {_md(link.why)}\n"
+    bad = [link for link in told.links if link.state == "unhealthy"]
+    for number, link in enumerate(bad):
+        yield f"{'' if number else chr(10)}- {_md(link.a)} – {_md(link.b)}: {_md(link.why)}\n"
     unseen = _not_looked_at(told)
     if unseen:
         yield "\nNot looked at: " + "; ".join(map(_md, unseen)) + "\n"
@@ -187,9 +197,11 @@ def html(told: Told) -> Iterator[str]:
         ".unhealthy{background:#f8b4b4}.healthy{background:#c6efce}.unknown{background:#eee}"
     )
     yield f"<!doctype html><meta charset=utf-8><title>whichrank preflight</title><style>{style}</style>"
-    yield "<h1>Preflight</h1><ul>"
+    yield f"<h1>Preflight</h1><p>{escape(_headline(told))}</p><ul>"
     for finding in told.findings:
-        yield f"<li><b>{finding.severity}</b> {escape(safe(finding.message))} <code>{finding.code}</code></li>"
+        yield f"<li><b>{finding.severity}</b> {escape(safe(finding.message))} <code>{finding.code}</code><ul>"
+        lines = [*_quotes(finding), *(f"fix: {step}" for step in finding.fix[:2])]
+        yield "".join(f"<li>{escape(safe(line))}</li>" for line in lines) + "</ul></li>"
     names = list(dict.fromkeys(c.check for checks in told.hosts.values() for c in checks))
     yield "</ul><table><tr><th></th>" + "".join(f"<th>{escape(safe(h))}</th>" for h in told.hosts) + "</tr>"
     for name in names:
@@ -210,6 +222,10 @@ def html(told: Told) -> Iterator[str]:
             + "".join(f"<li>{escape(safe(x.a))} – {escape(safe(x.b))}: {escape(safe(x.why))}</li>" for x in bad)
             + "</ul>"
         )
+    if unseen := _not_looked_at(told):
+        yield "<h2>Not looked at</h2><ul>" + "".join(f"<li>{escape(safe(why))}</li>" for why in unseen) + "</ul>"
+    if told.exclude:
+        yield f"<p>Exclude: <code>{escape(safe(','.join(told.exclude)))}</code></p>"
     yield "\n"
 
 

@@ -18,7 +18,9 @@ WRAPPED = frozenset({
 """Where a call hides its collective: what the operation's receiver is."""
 _CERTAIN = frozenset({"rank", "host", "data", "time"})
 """What differs between ranks by its nature."""
-_FIRST = re.compile(r"(?:rank|proc|local|node|id)\w*\W.*\b0\b|main|master|zero|first|leader(?!s)", re.IGNORECASE)
+_FIRST = re.compile(
+    r"(?:rank|proc|local|node|id)\w{0,60}\W.{0,160}\b0\b|main|master|zero|first|leader(?!s)", re.IGNORECASE
+)
 """A condition that asks for the first rank."""
 _NODE = re.compile(r"node|GROUP_RANK", re.IGNORECASE)
 """A number that all ranks of a host share."""

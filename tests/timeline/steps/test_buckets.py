@@ -117,7 +117,9 @@ def test_buckets_far_below_the_default_are_a_setting_to_change(tmp_path):
     (found,) = reduced_by_ddp(tmp_path, [50_000] * 40)
     assert "40 all-reduces per backward pass, 2 by default" in found.what
     assert "bucket_cap_mb=25" in found.setting
-    assert found.gain_us_per_step == pytest.approx(39 * 40, rel=0.2)
+    low, high = found.gain_range_us_per_step  # one size: each byte may cost nothing, or all of the time
+    assert low <= found.gain_us_per_step <= high
+    assert (low, high) == (0.0, pytest.approx(39 * 40, rel=0.02))
 
 
 def test_buckets_as_ddp_makes_them_are_right(tmp_path):

@@ -18,7 +18,7 @@ def clean(*, yes: bool) -> int:
     ours = [left for left in found if left.ours]
     for left in found:
         size = f", {left.bytes:,} bytes" if left.bytes else ""
-        whose = "" if left.ours else f" (of user {left.owner}: left alone)"
+        whose = " (yours)" if left.ours else f" (of user {left.owner}: left alone)"
         click.echo(f"{left.kind} {safe(left.name)}{size}: {safe(left.detail)}{whose}")
     if not ours:
         click.echo("Nothing to clean." if not found else "Nothing of yours to clean.")

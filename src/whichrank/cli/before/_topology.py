@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whichrank.cli.terminal.output import write
+from whichrank.cli.terminal.wrapping import fitted, wrapped
 from whichrank.model.errors import UnreadableError, UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def draw(
     for graph in found.graphs:
         ways = f"{graph.type_intra} inside, {graph.type_inter} between hosts"
         lines.append(f"{graph.pattern}: {graph.channels} channels, {graph.speed_intra:g} GB/s inside the host, {ways}")
-    lines += [f"note: {safe(note)}" for note in notes]
+    told = [f"note: {safe(note)}" for note in notes]
+    lines += told if output else [wrapped(line, 2) for line in told]
     if guilty is not None:
         lines += ["", safe(f"The verdict blames {guilty.words()}."), *map(safe, guilty.cables(found))]
     if found.hosts:
@@ -135,6 +137,7 @@ def tell_budget(
     import os
 
     from whichrank.flows.preflight.memory_budget import Job, budget, measured, parameters
+    from whichrank.report._words import counted
 
     try:
         count = parameters(text)
@@ -154,16 +157,20 @@ def tell_budget(
     total = sum(part.octets for part in parts)
     if format_ == "json":
         document = {
-            "schema_version": 1, "parts": [asdict(part) for part in parts], "bytes": total,
+            "schema_version": 1, "ranks": job.world_size, "ranks_per_host": each,
+            "parts": [asdict(part) for part in parts], "bytes": total,
             "free_bytes": free[0] if free else None, "free_on": free[1] if free else None,
         }  # fmt: skip
         write([json.dumps(document, indent=2) + "\n"], output)
         return 1 if free and total > free[0] else 0
-    lines = [f"{part.octets / 2**20:>10,.0f} MiB  {part.what}: {part.how}\n" for part in parts]
+    lines = [f"{counted(job.world_size, 'rank')}, {each} on each of {counted(hosts, 'host')}\n"]
+    if job.world_size == 1:
+        lines.append("One rank talks to nobody: say how many there will be (--nproc-per-node, --hosts).\n")
+    lines += [f"{part.octets / 2**20:>10,.0f} MiB  {part.what}: {part.how}\n" for part in parts]
     lines.append(f"{total / 2**20:>10,.0f} MiB  together, per GPU, besides the model and its activations\n")
     if free:
         lines.append(f"{free[0] / 2**20:>10,.0f} MiB  are free now on {free[1]}, the least of all\n")
     else:
         lines.append("What is free could not be told: no GPU here, or no driver.\n")
-    write(lines, output)
+    write(lines if output else fitted(lines), output)
     return 1 if free and total > free[0] else 0

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whichrank.cli.options.fleet import engine_of, fleet_options, python_of
-from whichrank.cli.terminal.output import write
+from whichrank.cli.terminal.output import must_be_writable, write
 from whichrank.cli.terminal.progress import ProgressLine
+from whichrank.cli.terminal.wrapping import fitted
 from whichrank.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -83,13 +84,14 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     # What can't be read or written is said now, not after minutes of measuring.
     baseline = flow.load(keep["compare"]) if keep["compare"] else []
     for name in ("save", "page", "png", "output"):
-        _writable(keep[name])
+        must_be_writable(keep[name])
     run = _run(options)
     if run is None:
         ctx.exit(HEALTHY)  # one of N copies; rank 0 reports
     run = replace(run, baseline=baseline)
     told = flow.bench(run)
-    write(report.FORMATS[keep["format_"]](told), keep["output"])
+    lines = report.FORMATS[keep["format_"]](told)
+    write(fitted(lines) if keep["format_"] == "text" and not keep["output"] else lines, keep["output"])
     if keep["save"]:
         write(report.as_json(told), keep["save"])
     if keep["page"]:
@@ -152,11 +154,6 @@ def _shown(plan: Plan, *, quiet: bool) -> Iterator[Callable[[BenchResult], None]
         yield tell
     finally:
         line.close()
-
-
-def _writable(path: Path | None) -> None:
-    if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise UsageError(f"can't write {path}", "The folder must exist and be writable.")
 
 
 def _print(result: BenchResult) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whichrank.cli.options.fleet import engine_of, fleet_options, python_of
-from whichrank.cli.terminal.output import write
+from whichrank.cli.options.fleet import engine_of, fleet_options, named, python_of
+from whichrank.cli.terminal.output import must_be_writable, write
 from whichrank.cli.terminal.progress import ProgressLine
+from whichrank.cli.terminal.wrapping import fitted, width
 from whichrank.model.errors import UsageError
 from whichrank.model.preflight import DEFAULT_PORT, Launch
 
@@ -107,12 +108,19 @@ def command(
             f"--quick and {'--full' if full else '--thorough'} exclude each other",
             "--quick looks at the hosts alone, without load.",
         )
+    if verdict and not maps:
+        raise UsageError("--verdict needs --map", "Say where GPUs, adapters and cables are: --map here, or files.")
     if clean:
         from whichrank.cli.before._clean import clean as clean_up
 
+        if named(options) or root or format_ != "text":
+            raise UsageError("--clean looks at this host only, and talks to people", "Run it on each host, alone.")
         ctx.exit(clean_up(yes=yes))
+    for path in (output, exclude_file):
+        must_be_writable(path)  # said now, not after minutes of measuring
     from whichrank.flows.preflight import check as flow
     from whichrank.report._preflight import FORMATS as WRITERS
+    from whichrank.report._preflight import text
 
     engine, python = engine_of(options), python_of(options)
     agent = [python, *flow.AGENT, *(["--root", str(root)] if root else [])]
@@ -136,7 +144,10 @@ def command(
             told = flow.preflight(engine, wishes, agent=agent, progress=line)
         finally:
             line.close()
-    write(WRITERS[format_](told), output)
+    if format_ == "text" and output is None:
+        write(fitted(text(told, width=width())), output)
+    else:
+        write(WRITERS[format_](told), output)
     if exclude_file is not None:
         write([f"{host}\n" for host in told.exclude], exclude_file)
     wrong = told.unfit if fail_on == "error" else told.wrong

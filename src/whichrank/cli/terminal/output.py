@@ -39,6 +39,12 @@ def write(chunks: Iterable[str], output: Path | None) -> None:
     flush()
 
 
+def must_be_writable(path: Path | None) -> None:
+    """Say it before anything is measured that a report can't be written."""
+    if path is not None and not (path.parent.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)):
+        raise UsageError(f"can't write {path}", "The folder must exist and be writable.")
+
+
 def tell(text: str) -> None:
     """One line on stderr; it may quote evidence, which must not drive the terminal."""
     from whichrank.report._words import safe

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterable, Iterator
 
 NARROWEST, WIDEST = 40, 120
 
@@ -32,3 +33,9 @@ def wrapped(line: str, hanging: int = 0) -> str:
         drop_whitespace=True,
         replace_whitespace=False,
     )
+
+
+def fitted(chunks: Iterable[str], hanging: int = 4) -> Iterator[str]:
+    """A text report, no wider than the terminal."""
+    for line in "".join(chunks).splitlines():
+        yield f"{wrapped(line, hanging)}\n"

@@ -14,10 +14,11 @@ LIMIT_S = 15.0
 
 
 def measure(place: Place) -> dict[str, Any]:
-    """`folders`: free bytes and inodes, and whether they may be written."""
+    """`folders`: free bytes and inodes, and whether they may be written; `named`: whether somebody asked for them."""
     if not place.live:
         raise Missing("a recorded tree has no disk to ask")
-    return {"folders": [_folder(Path(name)) for name in place.launch.folders or ("/tmp",)]}  # noqa: S108
+    named = place.launch.folders
+    return {"folders": [_folder(Path(name)) for name in named or ("/tmp",)], "named": bool(named)}  # noqa: S108
 
 
 def _folder(path: Path) -> dict[str, Any]:

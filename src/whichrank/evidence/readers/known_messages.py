@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from heapq import heappush, heappushpop
+from typing import cast
+
+import numpy as np
 
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
 from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
-from whichrank.evidence.text.repeated_lines import Held, Often, look
+from whichrank.evidence.text.repeated_lines import Held, Often, keys, look
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Place, Words
 from whichrank.facts.messages import KNOWN, REPORT, Signature, order
@@ -31,10 +35,16 @@ FIRST, LAST = 50, 50
 """Messages kept per signature and process."""
 _SURE, _LOOKS = 16, 4096
 """Lines that look alike and are searched for everything, and looks that are told apart."""
+_SAME = 4
+"""Lines of one look after which the others wait for the end of the file, where enough is kept of all that they say."""
+_AT_ONCE, _AT_THE_END = 8192, 4096
+"""Lines of a file that are read: both ends of one in which hardly two look alike."""
 _SPEAKERS, _MOST = 4096, 16384
 """Processes told apart, and sightings kept in all."""
 _A_NOTE = 1 << 16
 """What a person writes about a failure is not longer."""
+_FEW = 64
+"""Places of words up to which it pays to ask for all of their lines what else may be in them."""
 _QUOTE = 400
 _ROUND = 64
 """Lines after which the clock is asked: asking costs as much as looking at a line."""
@@ -72,11 +82,6 @@ def _is_output(line: bytes) -> bool:
     if _BEGINS.match(line):
         return True
     return any(map(line.__contains__, _MARKS)) and _OUTPUT.search(line) is not None
-
-
-def telling() -> frozenset[bytes]:
-    """Words in lines that are read in detail."""
-    return _searched(KNOWN.edition, note=False)[1]
 
 
 @cache
@@ -137,6 +142,10 @@ class _Kept:
             return False
         return True
 
+    def needs(self, line: int) -> bool:
+        """Whether a message in this line would be kept, where those behind it were read before."""
+        return len(self.last) < LAST or self.last[0][0] < line
+
 
 class _Alike:
     """What was found in lines that look alike: after some of them nothing else is looked for."""
@@ -168,6 +177,8 @@ class Listener:
         self._newest: int | None = None
         self._kept: dict[tuple[str, object], _Kept] = {}
         self._often = Often(FIRST)
+        self._at_once = 0
+        self._rest: deque[Held] = deque(maxlen=_AT_THE_END)
         self._alike: dict[tuple[object, ...], _Alike] = {}
         self._spent_s = 0.0
         self._beside: Sequence[bytes] = tuple(KNOWN.harmless)
@@ -178,28 +189,37 @@ class Listener:
         """Look at the lines in which known words were found."""
         quoted = self._quotations.lines(chunk) if self._quotations is not None else None
         if found and self._spent_s < _BUDGET_S:
-            told = sorted(set(chunk.index([place for place, _ in found]).tolist()))
-            text = b"\n".join(chunk.view[chunk.starts[at] : chunk.ends[at]] for at in told)
-            self._beside = [word for word in KNOWN.harmless if word in text]
-            lines = self._lines(chunk, found, quoted)
-            self._see_all(line for line in lines if self._prose or not self._often.holds(line))
+            if len(found) <= _FEW:
+                told = set(chunk.index([place for place, _ in found]).tolist())
+                text = b"\n".join(chunk.view[chunk.starts[at] : chunk.ends[at]] for at in told)
+                self._beside = [word for word in KNOWN.harmless if word in text]
+            self._see_all(self._lines(chunk, found, quoted))
             self._beside = tuple(KNOWN.harmless)
 
     def _lines(self, chunk: Chunk, found: list[Place], quoted: Container[int] | None) -> Iterator[Held]:
-        """The lines with words in them, and those words."""
+        """The lines with words in them that are read at once."""
         index = chunk.index([place for place, _ in found])
-        starts, ends, numbers = chunk.starts[index].tolist(), chunk.ends[index].tolist(), index.tolist()
-        at = 0
-        while at < len(found):
-            first, words = at, []
-            while at < len(found) and numbers[at] == numbers[first]:
-                words.append(found[at][1])
-                at += 1
-            line = bounded(bytes(chunk.view[starts[first] : ends[first]]))
-            self._prose = quoted is not None and numbers[first] not in quoted
-            if self._is_note and not self._prose and self._is_dull(line, words):
-                continue
-            yield Held(chunk.first + numbers[first], line, self._newest, tuple(words))
+        first = np.flatnonzero(np.append(True, index[1:] != index[:-1]))
+        index, words = index[first], [word for _, word in found]
+        begins, looks = [*first.tolist(), len(found)], keys(chunk, index)
+        lines, starts, ends = index.tolist(), chunk.starts[index].tolist(), chunk.ends[index].tolist()
+
+        def line(at: int) -> Held:
+            text = bounded(bytes(chunk.view[starts[at] : ends[at]]))
+            return Held(chunk.first + lines[at], text, self._newest, tuple(words[begins[at] : begins[at + 1]]))
+
+        whole = range(len(lines))
+        for at in whole if quoted is not None or self._is_note else self._often.pass_over(looks, line).tolist():
+            met = line(at)
+            self._prose = quoted is not None and lines[at] not in quoted
+            if self._prose or not (
+                (self._is_note and self._is_dull(met.text, met.words)) or self._often.holds(met, looks[at])
+            ):
+                self._at_once += 1
+                if self._at_once <= _AT_ONCE:
+                    yield met
+                else:
+                    self._rest.append(met)
 
     def _is_dull(self, line: bytes, words: Iterable[bytes]) -> bool:
         """Whether a program printed the line, and only words that count in the sentences of people are in it."""
@@ -224,8 +244,14 @@ class Listener:
         return Reading(list(records), "complete", note)
 
     def _again(self) -> Iterator[Held]:
+        """The lines that waited, the last first: of what was said often only the end is kept."""
         self._prose = False
-        for held in self._often.held():
+        for held in sorted([*self._often.held(), *self._rest], key=lambda line: line.number, reverse=True):
+            said = cast("list[_Kept] | None", held.said)
+            if said and not any(kept.needs(held.number) for kept in said):
+                for kept in said:
+                    kept.count += 1 + held.skipped
+                continue
             self._newest = held.after_ns
             yield held
 
@@ -265,6 +291,7 @@ class Listener:
         line = met.text
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []
+        said: list[_Kept] = []
         alike = self._looking_like(line)
         signatures = alike.signatures if alike.count >= _SURE else self._fitting(line, met.words)
         printed = any(signature.library == REPORT for signature in signatures) and _is_output(line)
@@ -290,7 +317,11 @@ class Listener:
             printed |= signature.library != REPORT
             kept = self._keep(signature, voice, met.number, span, {k: v for k, v in found.groupdict().items() if v})
             kept.count += met.skipped
+            said.append(kept)
         alike.count += 1
+        full = said and alike.count >= _SAME and all(len(kept.first) == FIRST for kept in said)
+        if not self._prose and (full or (not alike.found and alike.count >= _SURE)):
+            self._often.settle(said)
 
     def _keep(
         self, signature: Signature, voice: Voice, number: int, span: tuple[int, int], captures: dict[str, str]
@@ -323,7 +354,11 @@ class Listener:
         return kept
 
     def messages(self) -> list[KnownMessage]:
-        found = [s for kept in self._kept.values() for s in (*kept.first, *(item[2] for item in kept.last))]
+        found = []
+        for kept in self._kept.values():
+            of_one = sorted((*kept.first, *(item[2] for item in kept.last)), key=lambda s: s.line)
+            of_one[-1].count = kept.count
+            found += of_one
         return sorted(found, key=lambda s: s.line)
 
     @property

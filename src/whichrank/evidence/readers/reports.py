@@ -122,16 +122,16 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\b(?:poor|bad|low|degraded|reduced|worse) (?:performance|scaling|efficiency|speed|busbw)\b",
         r"\bperformance (?:is |was |has )?(?:drop\w{0,4}|degrad\w{1,6}|regress\w{0,4}|poor|bad|low|halved)\b",
         r"\b(?:only )?(?:a fraction|half|a third|a quarter|\d{1,2} ?%) of (?:what|the expected|its|their|the usual)\b",
-        r"\b\d+(?:\.\d+)? ?(?:s|ms|sec\w{0,4}) per (?:step|iter\w{0,6})\b",
+        r"\b\d{1,9}(?:\.\d{1,9})? ?(?:s|ms|sec\w{0,4}) per (?:step|iter\w{0,6})\b",
         r"\butili[sz]ation (?:drops|is low)\b",
         r"\bcrawl(?:s|ing)?\b",
         r"\b(?:step|iteration|epoch|iter) times? (?:\w{1,8} )?"
         r"(?:explode|double|triple|jump|grow|r[io]se|increase|go|went)\w{0,1}\b",
-        r"\b(?:\d+ ?(?:x|times)|twice|double|three times|half) (?:slower|longer|as (?:long|slow|fast))\b",
+        r"\b(?:\d{1,9} ?(?:x|times)|twice|double|three times|half) (?:slower|longer|as (?:long|slow|fast))\b",
         r"\btakes? (?:\w{1,12} ){0,4}(?:longer|ages|for ?ever|minutes|hours)\b",
         r"\b(?:more than|over|about) \d{1,2} ?% of (?:the )?(?:\w{1,10} ){0,2}time\b",
-        r"\bexpect\w{0,3} [^.\n]{0,20}\d+ ?G(?:B|b|iB)(?:/s|ps)",
-        r"\bexpect\w{0,3} [^.\n]{0,20}\d+ ?%? ?[^.\n]{0,24}"
+        r"\bexpect\w{0,3} [^.\n]{0,20}\d{1,9} ?G(?:B|b|iB)(?:/s|ps)",
+        r"\bexpect\w{0,3} [^.\n]{0,20}\d{1,9} ?%? ?[^.\n]{0,24}"
         r"\b(?:but|we|I)? ?(?:get|gets|got|see|reach\w{0,3}) (?:only )?\d",
     ),
     "corruption": _any(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from whichrank.evidence.text.chunks import Chunk
 from whichrank.evidence.text.words import Place
 
-_SIGN = b"whichrank: "
+SIGN = b"whichrank: "
 _EVIDENCE = (b"the verdict: ", b"the evidence, verdict.json")
 """Where a report begins and ends: by these lines it is recognised as one."""
 _BEFORE = 160
@@ -13,8 +13,8 @@ _BEFORE = 160
 
 
 def without_own_lines(chunk: Chunk, found: list[Place]) -> list[Place]:
-    """The places that are not in a line of whichrank's own."""
-    at = chunk.buffer.find(_SIGN, 0, chunk.size) if found else -1
+    """The places that are not in a line of whichrank's own; its sign is among the words that were looked for."""
+    at = next((place for place, word in found if word == SIGN), -1)
     if at < 0:
         return found
     own: list[tuple[int, int]] = []
@@ -22,9 +22,9 @@ def without_own_lines(chunk: Chunk, found: list[Place]) -> list[Place]:
         begin = chunk.buffer.rfind(b"\n", 0, at) + 1
         end = chunk.buffer.find(b"\n", at, chunk.size)
         end = chunk.size if end < 0 else end
-        said = at + len(_SIGN)
+        said = at + len(SIGN)
         alone = at == begin or chunk.buffer[at - 1] in b" |]\t\r:"
         if alone and at - begin <= _BEFORE and not chunk.buffer.startswith(_EVIDENCE, said):
             own.append((begin, end))
-        at = chunk.buffer.find(_SIGN, end, chunk.size)
+        at = chunk.buffer.find(SIGN, end, chunk.size)
     return [place for place in found if not any(begin <= place[0] < end for begin, end in own)] if own else found

@@ -6,9 +6,17 @@ telling numbers: ranks, processes, devices, codes of errors. What lies between t
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from types import ModuleType
 from typing import NamedTuple
+
+import numpy as np
+
+from whichrank.evidence.text.chunks import Chunk, Indices
 
 _LOOKS = 1 << 12
 _HELD = 8 << 20
@@ -30,7 +38,9 @@ _SPEAKS = (b"rank", b"Rank", b"pid", b"GPU", b"mlx5")
 _PROCESS = re.compile(rb":\d{1,10}:\d{1,10} \[")
 
 Look = tuple[int, tuple[bytes, ...]]
-"""The shape of a line, and who speaks."""
+"""The shape of a line, and its codes of errors."""
+_VERSION = 1
+"""Of what `_looks.looks` takes and returns: a library left over from another version is not used."""
 
 
 class Held(NamedTuple):
@@ -44,14 +54,28 @@ class Held(NamedTuple):
     """What was found in it."""
     skipped: int = 0
     """How many that look alike were left out just before it."""
+    said: object = None
+    """What those like it say, where the reader told so by `settle`."""
+
+
+class _Waiting:
+    """The last lines of a look, or of several that say the same, and how many there were."""
+
+    __slots__ = ("count", "held", "said")
+
+    def __init__(self, most: int, said: object = None) -> None:
+        self.count = 0
+        self.held: deque[Held] = deque(maxlen=most)
+        self.said = said
 
 
 class _Seen:
-    __slots__ = ("count", "held")
+    __slots__ = ("at_once", "count", "waiting")
 
     def __init__(self, most: int) -> None:
         self.count = 0
-        self.held: deque[Held] = deque(maxlen=most)
+        self.at_once = most
+        self.waiting = _Waiting(most)
 
 
 def speaker(line: bytes) -> tuple[bytes, ...]:
@@ -59,6 +83,33 @@ def speaker(line: bytes) -> tuple[bytes, ...]:
     head = line[:_LONGEST]
     process = _PROCESS.search(head)
     return _first(line), process[0] if process else b"", *_TELLING.findall(head)[:16]
+
+
+@lru_cache(maxsize=1)
+def library() -> ModuleType | None:
+    """What tells looks in C (`_looks.c`), unless it was not built or WHICHRANK_NATIVE=0 switches it off."""
+    if os.environ.get("WHICHRANK_NATIVE") == "0":
+        return None
+    try:
+        from whichrank.evidence.text import _looks
+    except ImportError:
+        return None
+    return _looks if _looks.VERSION == _VERSION else None
+
+
+def keys(chunk: Chunk, lines: Indices) -> list[int]:
+    """A number for each of these lines: the same for those that look alike and have the same speaker."""
+    native = library()
+    if native is None:
+        return [key_of(line) for _, line in chunk.lines(lines)]
+    found = native.looks(chunk.buffer, chunk.starts[lines].tobytes(), chunk.ends[lines].tobytes())
+    numbers: list[int] = np.frombuffer(found, np.int64).tolist()
+    return numbers
+
+
+def key_of(text: bytes, told: bytes = b"") -> int:
+    """As `keys`; `told` is what the others must have in common with it, where that is not all of its text."""
+    return hash(((told or text).translate(None, _VARYING), speaker(text)))
 
 
 def look(line: bytes) -> Look:
@@ -78,53 +129,76 @@ class Often:
     def __init__(self, of_each: int) -> None:
         self._of_each = of_each
         """How many of the first are read at once, and how many of the last at the end."""
-        self._seen: dict[Look, _Seen] = {}
-        self._telling: dict[int, bool] = {}
+        self._seen: dict[int, _Seen] = {}
+        self._settled: dict[tuple[int, ...], _Waiting] = {}
         self._bytes = 0
+        self._met: _Seen | None = None
 
-    def holds(self, line: Held, told: bytes = b"") -> bool:
-        """True where enough like it were read; then it is kept for the end, or counted.
-
-        `told` is what the others must have in common with it, where that is not all of its text."""
-        shape = hash((told or line.text).translate(None, _VARYING))
-        who = self._speaker(shape, line.text)
-        seen = self._seen.get((shape, who))
+    def holds(self, line: Held, key: int) -> bool:
+        """True where enough with this key were read; then it is kept for the end, or counted."""
+        seen = self._met = self._seen.get(key)
         if seen is None:
             if len(self._seen) >= _LOOKS:
                 return False
-            seen = self._seen[shape, who] = _Seen(self._of_each)
+            seen = self._met = self._seen[key] = _Seen(self._of_each)
         seen.count += 1
-        if seen.count <= self._of_each:
+        if seen.count <= seen.at_once:
             return False
-        let_go = len(seen.held[0].text) if len(seen.held) == self._of_each else 0
-        grown = self._bytes + len(line.text) - let_go
-        if grown <= _HELD:
-            seen.held.append(line)
-            self._bytes = grown
+        seen.waiting.count += 1
+        self._hold(seen.waiting, line)
         return True
 
-    def _speaker(self, shape: int, text: bytes) -> tuple[bytes, ...]:
-        """As `speaker`; of a shape without telling numbers only the beginning is taken."""
-        tells = self._telling.get(shape)
-        if tells is False:
-            return (_first(text),)
-        who = speaker(text)
-        if tells is None and len(self._telling) < _LOOKS:
-            self._telling[shape] = any(who[1:])
-        return who if any(who[1:]) else who[:1]
+    def _hold(self, waiting: _Waiting, line: Held) -> None:
+        held = waiting.held
+        let_go = len(held[0].text) if len(held) == self._of_each else 0
+        grown = self._bytes + len(line.text) - let_go
+        if grown <= _HELD:
+            held.append(line)
+            self._bytes = grown
+
+    def settle(self, said: Sequence[object]) -> None:
+        """Enough is kept of what lines like the one met last say: from here on all that say the same wait together."""
+        if self._met is not None and not self._met.waiting.count:
+            self._met.at_once = self._met.count
+            self._met.waiting = self._settled.setdefault(tuple(map(id, said)), _Waiting(self._of_each, said))
+
+    def pass_over(self, keys: Sequence[int], line: Callable[[int], Held]) -> Indices:
+        """As `holds` for many lines, which `line` makes of their number; which are left to be read at once."""
+        looks, which = np.unique(np.array(keys, np.int64), return_inverse=True)
+        counts = np.bincount(which).tolist()
+        waiting: list[_Waiting] = []
+        queue = np.full(len(looks), -1, np.int64)
+        for at, key in enumerate(looks.tolist()):
+            seen = self._seen.get(key)
+            if seen is not None and seen.count >= seen.at_once:
+                seen.count += counts[at]
+                seen.waiting.count += counts[at]
+                if seen.waiting not in waiting:
+                    waiting.append(seen.waiting)
+                queue[at] = waiting.index(seen.waiting)
+        queued = queue[which]
+        for number, those in enumerate(waiting):
+            for at in np.flatnonzero(queued == number)[-self._of_each :].tolist():
+                self._hold(those, line(at))
+        left: Indices = np.flatnonzero(queued < 0)
+        return left
 
     def held(self) -> list[Held]:
         """What is still to be read, in the order of the file."""
         found: list[Held] = []
-        for seen in self._seen.values():
-            skipped = self._skipped(seen)
-            found += [item._replace(skipped=skipped if at == 0 else 0) for at, item in enumerate(seen.held)]
+        for waiting in self._queues():
+            skipped = waiting.count - len(waiting.held)
+            found += [
+                item._replace(skipped=skipped if at == 0 else 0, said=waiting.said)
+                for at, item in enumerate(waiting.held)
+            ]
         return sorted(found, key=lambda item: item.number)
+
+    def _queues(self) -> list[_Waiting]:
+        own = [seen.waiting for seen in self._seen.values() if seen.waiting.said is None]
+        return [*own, *self._settled.values()]
 
     @property
     def dropped(self) -> int:
         """How many are never read."""
-        return sum(self._skipped(seen) for seen in self._seen.values())
-
-    def _skipped(self, seen: _Seen) -> int:
-        return max(0, seen.count - self._of_each) - len(seen.held)
+        return sum(waiting.count - len(waiting.held) for waiting in self._queues())

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Protocol
 
 from whichrank.evidence.text.chunks import CHUNK, PADDING, UTF16, Chunk, Chunks, Decoded
-from whichrank.evidence.text.own_lines import without_own_lines
+from whichrank.evidence.text.own_lines import SIGN, without_own_lines
 from whichrank.evidence.text.words import Place, Words
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
+
+MANY = 5_000
+"""Telling words of a file above which it may be worth leaving lines out."""
 
 
 class Listener(Protocol):
@@ -30,13 +33,23 @@ class Listener(Protocol):
         ...
 
 
-def read(item: Item, listeners: Sequence[Listener]) -> list[Reading]:
-    """The file through all of them; one answer each."""
+def read(item: Item, listeners: Sequence[Listener], telling: frozenset[bytes] = frozenset()) -> list[Reading]:
+    """The file through all of them; one answer each. None at all where it has more lines with telling words than
+    are worth reading, or may have them since nobody listens to such a word."""
     words = _common_finder(tuple(listener.words for listener in listeners))
+    if telling and not telling.issubset(words.literals):
+        return []
+    told = 0
     for chunk in _chunks_in(item):
         found = without_own_lines(chunk, words.find(chunk))
+        if telling:
+            told += sum(word in telling for _, word in found)
+            expected = told * item.size / chunk.size / 2 if chunk.first == 1 else told
+            if expected > MANY:
+                return []
         for listener in listeners:
-            listener.take(chunk, [place for place in found if place[1] in listener.words])
+            heard = listener.words
+            listener.take(chunk, [place for place in found if place[1] in heard] if heard else [])
     return [listener.finish() for listener in listeners]
 
 
@@ -65,7 +78,7 @@ def chunks_of(path: Path) -> Iterator[Chunk]:
 
 @lru_cache(maxsize=16)
 def _common_finder(words: tuple[frozenset[bytes], ...]) -> Words:
-    return finder(frozenset[bytes]().union(*words))
+    return finder(frozenset((SIGN,)).union(*words))
 
 
 @lru_cache(maxsize=16)

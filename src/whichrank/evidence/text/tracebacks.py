@@ -154,10 +154,11 @@ def block(text: bytearray, start: int, end: int, size: int) -> tuple[int, int] |
     if header < 0 or header - start > 200:
         return None
     prefix = bytes(text[start:header])
-    at, frames = text.find(b"\n", header, min(size, header + _LONGEST_HEADER + 1)), 0
-    while at >= 0 and text.startswith(prefix + b"  ", at + 1, size):
-        begun, frames = at + 1 + len(prefix) + 2, frames + 1
-        at = text.find(b"\n", begun, min(size, begun + _LONGEST_FRAME + 1)) if frames <= _MOST_FRAMES else -1
+    indent, begins, find = prefix + b"  ", text.startswith, text.find
+    at, frames = find(b"\n", header, min(size, header + _LONGEST_HEADER + 1)), 0
+    while at >= 0 and begins(indent, at + 1, size):
+        begun, frames = at + 1 + len(indent), frames + 1
+        at = find(b"\n", begun, min(size, begun + _LONGEST_FRAME + 1)) if frames <= _MOST_FRAMES else -1
     if at < 0 or not frames or not text.startswith(prefix, at + 1, size):
         return None
     found = _RAISED.match(text, at + 1 + len(prefix), size)

@@ -80,25 +80,34 @@ def read_all(
 
 def _read(item: Item) -> list[tuple[str, Reading]]:
     chosen = _readers_for(item)
-    if item.size < THICK:
-        return _read_with(chosen, item)
-    words = frozenset[bytes]().union(*(reader.telling() for reader in chosen if hasattr(reader, "telling")))
-    if not words:
-        return _read_with(chosen, item)
+    telling = frozenset[bytes]()
+    if item.size >= THICK:
+        telling = telling.union(*(reader.telling() for reader in chosen if hasattr(reader, "telling")))
+    results = _read_with(chosen, item, telling)
+    return _read_thinned(chosen, item, telling) if results is None else results
+
+
+def _read_thinned(chosen: Sequence[Reader], item: Item, telling: frozenset[bytes]) -> list[tuple[str, Reading]]:
+    """A text that may have too many telling lines, without those that look like others."""
     from whichrank.evidence.text.thinning import thinned
 
     with TemporaryDirectory(prefix="whichrank-") as folder:
-        item, left_out = thinned(item, words, Path(folder))
-        results = _read_with(chosen, item)
+        item, left_out = thinned(item, telling, Path(folder))
+        results = _read_with(chosen, item) or []
     for _, reading in results if left_out else ():
         note = f"{left_out:,} lines that look like others were left out"
         reading.note = f"{reading.note}; {note}" if reading.note else note
     return results
 
 
-def _read_with(chosen: Sequence[Reader], item: Item) -> list[tuple[str, Reading]]:
+def _read_with(
+    chosen: Sequence[Reader], item: Item, telling: frozenset[bytes] = frozenset()
+) -> list[tuple[str, Reading]] | None:
+    """What these readers make of it; None where it may have too many lines with telling words."""
     shared = [reader for reader in chosen if _listens(reader) and item.head(2) not in UTF16]
-    together = _read_together(item, shared) if len(shared) > 1 else {}
+    together = _read_together(item, shared, telling) if len(shared) > 1 else None if telling else {}
+    if together is None:
+        return None
     results = [(reader.NAME, together.get(reader.NAME) or _read_by(reader, item)) for reader in chosen]
     if len(chosen) == 1 and _alone(chosen[0], item):
         others = [cast("Any", reader) for reader in discover_readers() if hasattr(reader, "of_records")]
@@ -125,15 +134,15 @@ def _read_by(reader: Reader, item: Item) -> Reading:
         return Reading(quality="unusable", note=error.message)
 
 
-def _read_together(item: Item, listeners: Sequence[Reader]) -> dict[str, Reading]:
+def _read_together(item: Item, readers: Sequence[Reader], telling: frozenset[bytes]) -> dict[str, Reading] | None:
     """Running text is cut into lines and searched for words once, for all of its readers."""
     from whichrank.evidence.text import shared_pass
 
     try:
-        readings = shared_pass.read(item, [cast("Any", reader).Listener(item) for reader in listeners])
+        found = shared_pass.read(item, [cast("Any", reader).Listener(item) for reader in readers], telling)
     except UnreadableError as error:
-        readings = [Reading(quality="unusable", note=error.message) for _ in listeners]
-    return {reader.NAME: reading for reader, reading in zip(listeners, readings, strict=True)}
+        found = [Reading(quality="unusable", note=error.message) for _ in readers]
+    return {reader.NAME: reading for reader, reading in zip(readers, found, strict=True)} if found else None
 
 
 def _readers_for(item: Item) -> list[Reader]:

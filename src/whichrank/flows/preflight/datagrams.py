@@ -15,6 +15,8 @@ FEW = 16
 SMALL = 128
 _SMALL_COUNT, _LARGE_COUNT = 300, 8
 _LOST = 0.01
+_STEPS = (1280, 1400, 1450, 1500, 2044, 4092, 8192, 8900)
+"""Usual MTUs: the least of IPv6, tunnels, VXLAN, Ethernet, InfiniBand (2K and 4K), jumbo frames in tunnels."""
 
 
 def volleys(peers: Peers, *, thorough: bool) -> None:
@@ -59,9 +61,9 @@ def _round(peers: Peers, pairs: Sequence[Pair]) -> dict[Pair, list[Volley]]:
 
 
 def _large(peers: Peers, a: str, b: str) -> list[int]:
-    """What both ends' interfaces allow, and the sizes that almost every path carries."""
-    most = min(peers.mtu.get(a, 1500), peers.mtu.get(b, 1500))
-    return sorted({size for size in (1280, 1400, 1500, most) if size <= most} | {min(most, 65_535)})
+    """What both ends' interfaces allow, and sizes below, so that a hole tells between which two the path ends."""
+    most = min(peers.mtu.get(a, 1500), peers.mtu.get(b, 1500), 65_535)
+    return sorted({most, *(size for size in _STEPS if size < most)})
 
 
 def _volley(way: Pair, sent: Reply, counts: Reply) -> Volley | None:

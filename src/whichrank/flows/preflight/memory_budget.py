@@ -152,6 +152,9 @@ def _rounded(octets: int, grain: int) -> int:
 
 
 def parameters(text: str) -> int:
-    """`7B`, `350M` or a number."""
+    """`7B`, `350M` or a number; ValueError where it is none."""
     unit = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(text[-1:].upper())
-    return int(float(text[:-1]) * unit) if unit else int(float(text))
+    count = float(text[:-1]) * unit if unit else float(text)
+    if not 1 <= count < 1e15:  # neither nan nor infinite
+        raise ValueError(text)
+    return int(count)

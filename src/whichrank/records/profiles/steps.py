@@ -22,7 +22,7 @@ def _longs() -> Longs:
     return np.empty(0, np.int64)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Links:
     """The chain of one rank: what it does in order. Between two links it is on its own."""
 
@@ -44,7 +44,7 @@ class Links:
         return len(self.kind)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Calls:
     """Collectives of one rank in order of their starts."""
 
@@ -62,7 +62,7 @@ class Calls:
         return len(self.start)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Map:
     """What was going on, for drawing: moments at which it changes, and into what."""
 
@@ -74,7 +74,7 @@ COMPUTES, OVERLAPS, EXPOSED, MOVES, IDLES = range(5)
 """States of the map; idle ones carry their reason: IDLES + reason."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class RankSteps:
     """All that is kept of one profile; columns of steps have one row per step."""
 

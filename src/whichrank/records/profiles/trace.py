@@ -25,7 +25,7 @@ def _longs() -> Longs:
     return np.empty(0, np.int64)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Spans:
     """Columns have one row per span, in order of their starts."""
 
@@ -47,6 +47,8 @@ class Spans:
 
     def where(self, rows: Flags | npt.NDArray[np.intp]) -> Spans:
         """These rows alone."""
+        if rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)  # once for all columns: numpy copies what flags choose piece by piece
         columns: tuple[Any, ...] = (self.start, self.end, self.name, self.lane, self.kind, self.link, self.comm)
         return Spans(*(column[rows] for column in columns))
 
@@ -85,7 +87,7 @@ class Lane(NamedTuple):
     """Whether its spans name the stream they ran on."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Trace:
     """A profile of one process."""
 

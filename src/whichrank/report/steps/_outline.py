@@ -156,6 +156,9 @@ def _straggler(one: Straggler) -> tuple[str, tuple[str, ...]]:
 
 def _advice(one: Advice, step_us: float | None) -> tuple[str, tuple[str, ...]]:
     gain = "gain not known"
+    if one.gain_range_us_per_step is not None:
+        low, high = map(duration, one.gain_range_us_per_step)
+        gain += f", {low} to {high} per step"
     if one.gain_us_per_step is not None:
         share = f" ({100 * one.gain_us_per_step / step_us:.0f} %)" if step_us else ""
         gain = f"{duration(one.gain_us_per_step)} per step{share}"

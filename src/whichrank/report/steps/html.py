@@ -129,6 +129,8 @@ def _late(one: Straggler) -> str:
 
 def _advice(one: Advice, most: float, step_us: float | None) -> str:
     gain, share, width = "gain unknown", "", 0.0
+    if one.gain_range_us_per_step is not None:
+        gain = " to ".join(map(duration, one.gain_range_us_per_step))
     if one.gain_us_per_step is not None:
         share = f"{100 * one.gain_us_per_step / step_us:.0f} % of it · " if step_us else ""
         gain = f"{duration(one.gain_us_per_step)} per step"

@@ -82,6 +82,9 @@ def _advice(one: Advice) -> dict[str, Any]:
         "what": one.what,
         "setting": one.setting,
         "gain_us_per_step": _rounded(one.gain_us_per_step, 1),
+        "gain_range_us_per_step": [_rounded(end, 1) for end in one.gain_range_us_per_step]
+        if one.gain_range_us_per_step
+        else None,
         "confidence": one.confidence,
         "why": one.why or None,
     }

@@ -1,7 +1,8 @@
 """A host differs from the others in a version, a setting or a limit.
 
 What it finds: hosts of a job with another driver, kernel, torch or NCCL version, other NCCL or GLOO settings, another
-MTU, number or kind of GPUs, other limits for locked memory or open files.
+MTU, number or kind of GPUs, other limits for locked memory or open files, fewer CPUs, another file system behind a
+folder that was named.
 
 Why it happens: images and nodes that were updated one by one, nodes of another batch in the same partition.
 
@@ -36,7 +37,8 @@ _CAUSES = {
     "shm": "shm-too-small",
 }
 _ERRORS = ("nccl", "torch")
-_SIZES = ("shm", "memory")
+_SIZES = {"shm": (2**20, " MiB"), "memory": (2**20, " MiB"), "CPUs allowed": (1, "")}
+"""What differs a little between hosts of one kind, with the unit that people read."""
 
 
 def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
@@ -50,7 +52,7 @@ def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
         # A setting that one host lacks is a difference; a measurement that failed there is not.
         if trait.startswith("setting "):
             answers = {host: traits[host].get(trait, "not set") for host in traits if "python" in traits[host]}
-        findings += _odd_ones(trait, _rounded(answers) if trait in _SIZES else answers)
+        findings += _odd_ones(trait, _rounded(answers, _SIZES[trait]) if trait in _SIZES else answers)
     return findings
 
 
@@ -99,7 +101,10 @@ def _software(values: Mapping[str, Any]) -> dict[str, Any]:
 def _gpus(values: Mapping[str, Any]) -> dict[str, Any]:
     gpus = items(values, "gpus")
     names = sorted({str(mapping(gpu, "values").get("name", "")) for gpu in gpus} - {""})
-    return {"number of GPUs": len(gpus), "kind of GPU": ", ".join(names), "CUDA": gpus[0].get("cuda") if gpus else None}
+    told: dict[str, Any] = {"number of GPUs": len(gpus), "kind of GPU": ", ".join(names)}
+    # In containers the driver is often told by its own tools only.
+    own = {"CUDA": gpus[0].get("cuda"), "driver": gpus[0].get("driver")} if gpus else {}
+    return told | {name: value for name, value in own.items() if value}
 
 
 def _interfaces(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,8 +123,21 @@ def _limits(values: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
+def _cpus(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"CPUs allowed": number(values, "allowed_count")}
+
+
 def _memory(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: number(values, key) for name, key in (("shm", "shm_size"), ("memory", "MemTotal"))}
+
+
+def _folders(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A shared file system that one host has not mounted: its ranks would write to a disk of their own."""
+    named = items(values, "folders") if values.get("named") else []
+    return {
+        f"file system of {text(f, 'path')}": f"{text(f, 'type')}{'' if f.get('exists') else ' (no such folder yet)'}"
+        for f in named
+    }
 
 
 def _rdma(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,17 +151,18 @@ def _rdma(values: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _rounded(answers: Mapping[str, str]) -> dict[str, str]:
-    """Bytes in words; hosts of one kind differ by what firmware keeps, so what is near the middle counts as equal."""
+def _rounded(answers: Mapping[str, str], unit: tuple[int, str]) -> dict[str, str]:
+    """In words; hosts of one kind differ by what the system keeps, so what is near the middle counts as equal."""
     sizes = {host: float(value) for host, value in answers.items()}
     middle = median(sizes.values())
+    each, name = unit
     return {
-        host: f"about {(middle if 0.7 * middle <= size <= 1.4 * middle else size) / 2**20:,.0f} MiB"
+        host: f"about {(middle if 0.7 * middle <= size <= 1.4 * middle else size) / each:,.0f}{name}"
         for host, size in sizes.items()
     }
 
 
 _TRAITS: tuple[tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]], ...] = (
     ("software", _software), ("gpus", _gpus), ("interfaces", _interfaces), ("limits", _limits), ("memory", _memory),
-    ("rdma", _rdma),
+    ("rdma", _rdma), ("disk", _folders), ("cpu", _cpus),
 )  # fmt: skip

@@ -49,7 +49,7 @@ def seen(case: Case, *names: str) -> list[Seen]:
         return []
     table = signatures()
     found = sorted(at for name in {*names} for at in case.index.sightings.get(name, ()))
-    return [Seen(table[s.signature], statements.of_message(s), s) for _, s in found]
+    return [Seen(table[s.signature], case.index.statement(number, s), s) for number, s in found]
 
 
 def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint")) -> list[Seen]:

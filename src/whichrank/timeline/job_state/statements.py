@@ -99,6 +99,7 @@ class Index:
         self.statements: dict[str, list[tuple[int, Event]]] = {}
         for number, event in enumerate(e for kind in _STATEMENTS for e in case.events(kind)):
             self.statements.setdefault(event.words, []).append((number, event))
+        self._messages: dict[int, Statement] = {}
         self.sightings: dict[str, list[tuple[int, KnownMessage]]] = {}
         for number, sighting in enumerate(case.sightings):
             self.sightings.setdefault(sighting.signature, []).append((number, sighting))
@@ -119,6 +120,13 @@ class Index:
         for process in case.people.by_rank.values():
             if process.local_rank is not None:
                 self.by_local.setdefault(process.local_rank, []).append(process.rank)
+
+    def statement(self, number: int, message: KnownMessage) -> Statement:
+        """What a message says, made once: many rules ask for the same ones."""
+        found = self._messages.get(number)
+        if found is None:
+            found = self._messages[number] = of_message(message)
+        return found
 
 
 def heard(case: Case) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,13 +11,15 @@ import numpy as np
 from whichrank.facts.bandwidths import bus_factor
 from whichrank.model.step_report import Advice, CollectiveShare
 from whichrank.records.profiles.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
-from whichrank.timeline.steps import replay
+from whichrank.timeline.steps import changes
 from whichrank.timeline.steps.buckets import USUAL, Small, small_buckets
 from whichrank.timeline.steps.collectives import payload
 from whichrank.timeline.steps.intervals import median
 from whichrank.timeline.steps.matching import Matched
+from whichrank.timeline.steps.merging import merged_buckets
 from whichrank.timeline.steps.replay import Play, run, span
 from whichrank.timeline.steps.stragglers import Late, as_others
+from whichrank.timeline.steps.transfer_cost import Cost, costs
 
 LEAST = 0.01
 """Gains below this share of the step are not worth a word."""
@@ -24,10 +27,10 @@ CERTAIN = ("unused", "bucket-view", "no-sync", "small-buckets")
 """What the profile proves is told even where it returns little."""
 TRUSTED = 0.05
 """A replay that misses the recorded time by more than this says little about other times."""
-SMALL = 256 << 10
-"""An all-reduce of this size takes as long as an empty one."""
 EVERY = 1 << 20
 """More all-reduces than a step has: all of them become one."""
+WITHIN = 0.15
+"""A step time that is not known better than this is not told."""
 LARGEST_BUCKET = 512 << 20
 """All-reduces that are larger gain nothing from being merged."""
 _IDLE = {
@@ -108,7 +111,7 @@ def _level(scene: Scene) -> list[Advice]:
     play = scene.play
     for late in scene.late:
         own, begin = as_others(scene.play, late.index)
-        play = replay.with_own(play, late.index, own, begin)
+        play = changes.with_own(play, late.index, own, begin)
     gain = _gain(scene, play)
     if gain is None:
         return []
@@ -126,7 +129,7 @@ def _idle(scene: Scene) -> list[Advice]:
         everywhere = float(median(idle)) / scene.steps
         if everywhere < LEAST * scene.step_ns or (reason == HOST and not scene.matched.ranks[0].on_device):
             continue
-        gain = _gain(scene, replay.without_idle(scene.play, scene.matched, reason)) if scene.play else None
+        gain = _gain(scene, changes.without_idle(scene.play, scene.matched, reason)) if scene.play else None
         gain = everywhere / 1e3 if gain is None else gain
         why = f"{everywhere / 1e6:.1f} ms of each step on the typical rank"
         found.append(Advice(words, setting, gain, _sure(scene, confidence), why, key))
@@ -137,7 +140,7 @@ def _overlap(scene: Scene) -> list[Advice]:
     """Communication behind computation."""
     if scene.play is None:
         return []
-    gain = _gain(scene, replay.without_waits(scene.play))
+    gain = _gain(scene, changes.without_waits(scene.play))
     if gain is None:
         return []
     level = sum(late.cost_ns or 0.0 for late in scene.late) / 1e3
@@ -159,7 +162,7 @@ def _prefetch(scene: Scene) -> list[Advice]:
     """FSDP's parameters one unit ahead of their use."""
     if scene.play is None or not scene.matched.ranks[0].signs.get("fsdp_unshards"):
         return []
-    gain = _gain(scene, replay.prefetched(scene.play, scene.matched))
+    gain = _gain(scene, changes.prefetched(scene.play, scene.matched))
     words = "Gather FSDP's parameters one unit ahead."
     setting = "FSDP(forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE); fully_shard: "
     setting += "set_modules_to_forward_prefetch([…])"
@@ -174,7 +177,7 @@ def _batch(scene: Scene) -> list[Advice]:
         return []
     if not any(signs.get(key) for key in ("forwards", "fsdp_unshards", "deepspeed")):
         return []  # collectives that move activations grow with the batch
-    twice = span(run(replay.twice_the_batch(scene.play, scene.matched)))
+    twice = span(run(changes.twice_the_batch(scene.play, scene.matched)))
     if twice is None:
         return []
     gain = max(0.0, scene.recorded - twice / 2) / scene.steps / 1e3
@@ -199,46 +202,24 @@ def _bandwidth(scene: Scene) -> list[Advice]:
         share = slow.get((what.op, payload(what)))
         if share and share.expected_gbs and share.ranks and share.bytes:
             faster[op] = min(time, share.bytes / share.expected_gbs * bus_factor(what.op, share.ranks))
-    gain = _gain(scene, replay.with_transfers(scene.play, faster))
+    gain = _gain(scene, changes.with_transfers(scene.play, faster))
     worst = min(slow.values(), key=lambda s: (s.busbw_gbs or 0) / (s.expected_gbs or 1))
     why = f"{worst.op} of {worst.bytes} bytes moves {worst.busbw_gbs:.0f} GB/s, {worst.expected_gbs:.0f} are usual"
     words = "Find out why collectives are slower than this hardware allows."
     return [Advice(words, "whichrank bench", gain, _sure(scene, 0.5), why, "bandwidth")]
 
 
-def fitted(scene: Scene) -> tuple[float, float] | None:
-    """What an all-reduce costs: nanoseconds per call and per byte, by those of the recording; None without sizes."""
-    if scene.play is None:
-        return None
-    took = replay.alone(scene.play, scene.matched)
-    points = [
-        (float(payload(what) or 0), took[op])
-        for op, what in enumerate(scene.matched.what)
-        if what.op == "all_reduce" and payload(what) and op in took
-    ]
-    sizes = sorted({size for size, _ in points})
-    if len(points) < 4 or (len(sizes) < 2 and sizes[0] > SMALL):
-        return None
-    if len(sizes) < 2:
-        return float(median([time for _, time in points])), 0.0
-    typical = np.array([median([t for s, t in points if s == size]) for size in sizes])
-    slope, start = np.polyfit(np.array(sizes), typical, 1)
-    if slope <= 0:
-        return float(median(typical)), 0.0
-    return max(0.0, float(start)), float(slope)
-
-
 def _buckets(scene: Scene) -> list[Advice]:
     """Fewer, larger all-reduces."""
     signs = scene.matched.ranks[0].signs
+    known = costs(scene.play, scene.matched) if scene.play is not None else []
     if (small := small_buckets(scene.matched, signs)) is not None:
-        return [_filled(scene, small)]
-    cost = fitted(scene)
-    if cost is None or scene.play is None:
-        return []
-    best = _best_merge(scene, cost)
+        return [_filled(scene, small, known)]
     sizes = [payload(what) or 0 for what in scene.matched.what if what.op == "all_reduce"]
-    if best is None or max(sizes) > LARGEST_BUCKET:
+    if not known or max(sizes) > LARGEST_BUCKET:
+        return []
+    best = max(((_merged(scene, known, together), together) for together in (2, 4, 8, EVERY)), key=_most)
+    if best[0] is None or best[0].high < LEAST * scene.step_ns / 1e3:
         return []
     now = max(sizes) / (1 << 20)
     times = f"{best[1]} times as large" if best[1] < EVERY else "one for all gradients"
@@ -247,33 +228,72 @@ def _buckets(scene: Scene) -> list[Advice]:
         setting = f"DDP bucket_cap_mb={max(1, round(wanted))}, DeepSpeed reduce_bucket_size, FSDP: wrap larger units"
     else:
         setting = "DistributedDataParallel, or one all_reduce of all gradients together (torch.cat)"
-    why = f"an all-reduce costs {cost[0] / 1e3:.0f} µs and {1 / cost[1] if cost[1] else 0:.2f} GB/s here"
-    return [Advice(f"Use larger buckets: {times}.", setting, best[0], _sure(scene, 0.5), why, "buckets")]
+    return [_larger(scene, f"Use larger buckets: {times}.", setting, best[0], known, "buckets")]
 
 
-def _best_merge(scene: Scene, cost: tuple[float, float]) -> tuple[float, int] | None:
-    """The gain of the most rewarding number of all-reduces to make one of, and that number."""
-    best: tuple[float, int] | None = None
-    for together in (2, 4, 8, EVERY):
-        merged = replay.merged_buckets(scene.play, scene.matched, together, cost) if scene.play else None
-        gain = _gain(scene, merged)
-        if gain is not None and (best is None or gain > best[0]):
-            best = gain, together
-    return best
-
-
-def _filled(scene: Scene, small: Small) -> Advice:
+def _filled(scene: Scene, small: Small, known: Sequence[Cost]) -> Advice:
     """DDP's buckets were made smaller than they are by default."""
-    cost = fitted(scene)
-    gain = None
-    if cost is not None and scene.play is not None:
-        gain = _gain(scene, replay.merged_buckets(scene.play, scene.matched, EVERY, cost, USUAL))
     words = f"Fill DDP's buckets: {small.buckets} all-reduces per backward pass, {small.usual} by default."
     why = f"{small.bytes / (1 << 20):.1f} MB of gradients in buckets of {small.bytes / small.buckets / 1024:.0f} kB"
-    if cost is not None:
-        why += f"; each all-reduce costs {cost[0] / 1e3:.0f} µs before it moves a byte"
     setting = "DistributedDataParallel(bucket_cap_mb=25), the default"
-    return Advice(words, setting, gain, _sure(scene, 0.6), why, "small-buckets")
+    return _larger(scene, words, setting, _merged(scene, known, EVERY, USUAL), known, "small-buckets", why)
+
+
+class _Gain(NamedTuple):
+    """Microseconds per step: most likely, at least, at most."""
+
+    likely: float
+    low: float
+    high: float
+
+
+def _most(one: tuple[_Gain | None, int]) -> float:
+    return one[0].likely if one[0] is not None else -1.0
+
+
+def _merged(scene: Scene, known: Sequence[Cost], together: int, most: float = float("inf")) -> _Gain | None:
+    """What fewer all-reduces return, by all that they may cost."""
+    play = scene.play
+    if play is None or not known:
+        return None
+    gains, fewer = [], 0
+    for cost, lean in [(known[0], 0), *((cost, lean) for cost in known for lean in (1, -1))]:
+        merged = merged_buckets(play, scene.matched, together, partial(cost.merged, lean=lean), most)
+        gain = _gain(scene, merged)
+        if gain is None or merged is None:
+            return None
+        gains.append(gain)
+        fewer = len(play.members) - len(merged.members)
+    low, high = min(gains), max(gains)
+    if scene.matched.ranks[0].on_device:
+        return _Gain(gains[0], low, high)
+    # On a host the call itself takes a core: at most the computation beside it gets all of that back.
+    high += fewer / scene.steps * max(cost.per_call for cost in known) / 1e3
+    return _Gain((low + high) / 2, low, high)
+
+
+def _larger(
+    scene: Scene, words: str, setting: str, gain: _Gain | None, known: Sequence[Cost], key: str, *why: str
+) -> Advice:
+    """Advice on buckets: the gain where the recording tells it, otherwise why it does not."""
+    told = [*why]
+    if gain is None:
+        told.append("too few all-reduces to tell what one costs")
+        return Advice(words, setting, None, _sure(scene, 0.5), "; ".join(told), key)
+    cost = known[0]
+    if np.isfinite(cost.error).all():
+        rate = f"{1 / cost.per_byte:.2f} GB/s" if cost.per_byte else "nothing more for its bytes"
+        told.append(f"an all-reduce costs {cost.per_call / 1e3:.0f} µs and {rate} here")
+    longest, shortest = (scene.step_ns / 1e3 - part for part in (gain.low, gain.high))
+    within = longest - shortest <= 2 * WITHIN * (longest + shortest) / 2
+    slowed = max((one.signs.get("recorded_step_ns", 0.0) / one.signs.get("unrecorded_step_ns", np.inf)
+                  for one in scene.matched.ranks), default=0.0)  # fmt: skip
+    if not within:
+        told.append(f"one recording can't tell: a step would take {shortest / 1e3:.3g} to {longest / 1e3:.3g} ms")
+    if slowed > 1 + WITHIN:
+        told.append(f"the recording made steps {slowed:.1f} times as long: the gain without it is not known")
+    likely = gain.likely if within and slowed <= 1 + WITHIN else None
+    return Advice(words, setting, likely, _sure(scene, 0.5), "; ".join(told), key, (gain.low, gain.high))
 
 
 def _settings(scene: Scene) -> list[Advice]:
@@ -318,7 +338,7 @@ def _settings(scene: Scene) -> list[Advice]:
 
 def _accumulation(scene: Scene, rounds: int) -> list[Advice]:
     """Gradients that are accumulated, and yet reduced in every round."""
-    gain = _gain(scene, replay.without_waits(scene.play)) if scene.play is not None else None
+    gain = _gain(scene, changes.without_waits(scene.play)) if scene.play is not None else None
     gain = gain * (rounds - 1) / rounds if gain is not None else None
     why = f"{rounds} backward passes per optimizer step, and all-reduces in each of them"
     words = "Reduce gradients only in the last backward pass of an accumulation."

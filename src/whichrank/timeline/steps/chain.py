@@ -11,7 +11,7 @@ import numpy as np
 from whichrank.records.profiles.steps import ARRIVE, OTHER, SYNCHRONISING, WAIT, WORKING, Links
 from whichrank.records.profiles.trace import Longs, Trace
 from whichrank.timeline.steps.intervals import Cover, gaps
-from whichrank.timeline.steps.work import REASONS, Work
+from whichrank.timeline.steps.work import Work, by_reason
 
 SHORT_NS = 2_000
 """Gaps that are shorter are the device's own pace, not waits."""
@@ -90,14 +90,11 @@ def _spent(work: Work, waiting: Cover, edges: Longs) -> np.ndarray[tuple[int, in
     """Own time between the edges by what it was spent on."""
     spent = np.zeros((len(edges) - 1, WORKING + 1), np.int64)
     first, last = edges[:-1], edges[1:]
-    taken = work.compute | work.memory
-    spent[:, WORKING] = taken.within(first, last)
-    taken = taken | waiting
-    for reason in REASONS:
-        mine = work.why[reason] - taken
-        spent[:, reason] = mine.within(first, last)
-        taken = taken | mine
-    spent[:, OTHER] = np.maximum(last - first - taken.within(first, last), 0)
+    working = work.compute | work.memory
+    spent[:, WORKING] = working.within(first, last)
+    for reason, cover in by_reason(work.why, working | waiting).items():
+        spent[:, reason] = cover.within(first, last)
+    spent[:, OTHER] = np.maximum(last - first - waiting.within(first, last) - spent.sum(axis=1), 0)
     return spent
 
 

@@ -31,7 +31,7 @@ def algorithm(kernel: str) -> str | None:
     return " ".join(part.lower().replace("_", " ") for part in found.groups() if part)
 
 
-_OLD = re.compile(r"nccl[A-Z]\w*?(Ring|Tree|CollNet)(LL128|LL)?Kernel")
+_OLD = re.compile(r"nccl[A-Z]\w{0,100}?(Ring|Tree|CollNet)(LL128|LL)?Kernel")
 
 
 def payload(what: Collective) -> int | None:

@@ -14,12 +14,11 @@ MOST = 1500
 
 def draw(work: Work, start: int, end: int) -> Map:
     """States from `start` to `end`."""
-    alone = work.compute - work.communication
     states = [
-        (OVERLAPS, work.compute - alone),
-        (COMPUTES, alone),
+        (OVERLAPS, work.communication - work.exposed),
+        (COMPUTES, work.compute - work.communication),
         (EXPOSED, work.exposed),
-        (MOVES, work.memory - work.active),
+        (MOVES, work.moved),
         *((IDLES + reason, cover) for reason, cover in work.idle.items()),
         (IDLES + OTHER, gaps(work.explained, start, end)),
     ]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whichrank.records.profiles.trace import MARK, Flags, Longs, Trace
-from whichrank.timeline.steps.intervals import among, union
+from whichrank.timeline.steps.intervals import among, distinct, union
 
 _COMMUNICATION = re.compile(r"^nccl.*Kernel")
 _MEMORY = re.compile(r"(^Memcpy)|(^Memset)|(^dma)")
@@ -34,11 +34,14 @@ def shares(trace: Trace) -> Shares:
     rows = _on_streams(trace)
     if trace.profiler_steps > 1:
         rows &= _before_last_step(trace)
-    names = device.name[rows]
-    start, end = device.start[rows], device.end[rows]
+    chosen = np.flatnonzero(rows)
+    names, start, end = device.name[chosen], device.start[chosen], device.end[chosen]
     if not len(start):
         return Shares()
-    kinds = np.array([_kind(name) for name in trace.names], np.int8)[names]
+    kinds = np.zeros(len(trace.names), np.int8)
+    for index in distinct(names):
+        kinds[index] = _kind(trace.names[index])
+    kinds = kinds[names]
     busy = union(start, end)
     span = int(end.max() - start.min())
     if span <= 0:

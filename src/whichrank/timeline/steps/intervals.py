@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from whichrank.records.profiles.trace import Flags, Floats, Longs
 
 
-@dataclass(frozen=True)
 class Cover:
-    """A set of moments: disjoint intervals in order, none of them empty."""
+    """A set of moments: disjoint intervals in order, none of them empty, no two of them touching."""
 
-    start: Longs = field(default_factory=lambda: np.empty(0, np.int64))
-    end: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+    def __init__(self, start: Longs | None = None, end: Longs | None = None) -> None:
+        self.start: Longs = np.empty(0, np.int64) if start is None else start
+        self.end: Longs = np.empty(0, np.int64) if end is None else end
 
     @cached_property
     def total(self) -> int:
@@ -44,6 +43,10 @@ class Cover:
         return found
 
     def __or__(self, other: Cover) -> Cover:
+        if not len(other.start):
+            return self
+        if not len(self.start):
+            return other
         return union(np.concatenate((self.start, other.start)), np.concatenate((self.end, other.end)))
 
     def __and__(self, other: Cover) -> Cover:
@@ -53,16 +56,24 @@ class Cover:
         """What of this is not in the other."""
         if not len(other.start) or not len(self.start):
             return self
-        # Walk over all borders: inside this and outside the other is what remains.
-        times = np.concatenate((self.start, self.end, other.start, other.end))
-        change = np.concatenate((
-            np.full(len(self.start), 1), np.full(len(self.end), -1),
-            np.full(len(other.start), -2), np.full(len(other.end), 2),
-        ))  # fmt: skip
-        order = np.argsort(times, kind="stable")
-        times, level = times[order], np.cumsum(change[order])
-        keep = (level[:-1] == 1) & (times[1:] > times[:-1])
-        return _merged(times[:-1][keep], times[1:][keep])
+        # What remains begins where this does outside of the other, or where the other ends inside of this; and so on.
+        start = np.concatenate((self.start[~other._holds(self.start, "right")], other.end[self._holds(other.end)]))
+        end = np.concatenate((self.end[~other._reaches(self.end)], other.start[self._holds(other.start)]))
+        start.sort(kind="stable")
+        end.sort(kind="stable")
+        return Cover(start, end)
+
+    def _holds(self, times: Longs, side: Literal["left", "right"] = "left") -> Flags:
+        """Which of these moments lie before the end of an interval and after its start (`right`: or at it)."""
+        last = np.searchsorted(self.start, times, side=side) - 1
+        found: Flags = (last >= 0) & (self.end[last] > times)
+        return found
+
+    def _reaches(self, times: Longs) -> Flags:
+        """Which of these moments lie after the start of an interval and before its end or at it."""
+        last = np.searchsorted(self.start, times, side="left") - 1
+        found: Flags = (last >= 0) & (self.end[last] >= times)
+        return found
 
 
 def median(values: Any) -> float:
@@ -109,7 +120,8 @@ def union(start: Any, end: Any) -> Cover:
     """The moments that lie in at least one of the intervals."""
     start, end = np.asarray(start, np.int64), np.asarray(end, np.int64)
     keep = end > start
-    start, end = start[keep], end[keep]
+    if not keep.all():
+        start, end = start[keep], end[keep]
     if not len(start):
         return Cover()
     if (start[1:] < start[:-1]).any():
@@ -122,9 +134,8 @@ def _merged(start: Longs, end: Longs) -> Cover:
     """Intervals in order, of starts and of ends; those that touch become one."""
     if not len(start):
         return Cover()
-    first = np.concatenate(([True], start[1:] > end[:-1]))
-    last = np.concatenate((first[1:], [True]))
-    return Cover(start[first], end[last])
+    begins = np.flatnonzero(start[1:] > end[:-1]) + 1
+    return Cover(start[np.concatenate(([0], begins))], end[np.concatenate((begins - 1, [len(end) - 1]))])
 
 
 def gaps(cover: Cover, start: int, end: int) -> Cover:

@@ -24,7 +24,7 @@ APART_NS = 500_000
 """Without names of groups: members whose ends lie further apart than this (and a tenth of the operation) never met."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Matched:
     """One row per rank and collective; rows of one operation stand together."""
 

@@ -32,7 +32,7 @@ def reduced(trace: Trace) -> RankSteps:
     compute = work.compute.within(steps.start, steps.end)
     communication = work.communication.within(steps.start, steps.end)
     exposed = work.exposed.within(steps.start, steps.end)
-    memory = (work.memory - work.active).within(steps.start, steps.end)
+    memory = work.moved.within(steps.start, steps.end)
     shares = hta.shares(trace)
     return RankSteps(
         source=trace.source,

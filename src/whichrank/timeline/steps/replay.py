@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.records.profiles.steps import ARRIVE, CHECKPOINT, COLLECTOR, HOST, WAIT, WORKING, RankSteps
+from whichrank.records.profiles.steps import ARRIVE, WAIT, RankSteps
 from whichrank.records.profiles.trace import Floats
-from whichrank.timeline.steps.collectives import payload
 from whichrank.timeline.steps.intervals import medians
 from whichrank.timeline.steps.matching import Matched
 
@@ -154,31 +153,15 @@ def prepare(matched: Matched) -> Play | None:
     ranks = matched.ranks
     if not ranks or not len(matched.op):
         return None
-    numbers = _numbers(matched)
-    chains = _chains(matched, numbers)
-    ends = _ends(matched)
+    numbers = numbers_of(matched)
+    chains = chains_of(matched, numbers)
+    ends = ends_of(matched)
     before = _before(matched, numbers, chains, ends)
     return Play(chains, _transfers(matched, before, ends), before)
 
 
-def without_idle(play: Play, matched: Matched, reason: int) -> Play:
-    """The same without the time that ranks spent on one of the reasons for idleness."""
-    return _respent(play, matched, [-1.0 if what == reason else 0.0 for what in range(WORKING + 1)])
-
-
-def twice_the_batch(play: Play, matched: Matched) -> Play:
-    """Twice the samples in each step: own time doubles but for launches, checkpoints and the garbage collector."""
-    once = (HOST, CHECKPOINT, COLLECTOR)
-    return _respent(play, matched, [0.0 if what in once else 1.0 for what in range(WORKING + 1)])
-
-
-def _respent(play: Play, matched: Matched, factors: Sequence[float]) -> Play:
-    """Own times changed by a share of what they were spent on."""
-    chains = _chains(matched, _numbers(matched), np.array(factors))
-    return Play(chains, play.transfer, play.before, play.members)
-
-
-def _chains(matched: Matched, numbers: Sequence[Mapping[int, int]], more: Floats | None = None) -> list[Chain]:
+def chains_of(matched: Matched, numbers: Sequence[Mapping[int, int]], more: Floats | None = None) -> list[Chain]:
+    """The ranks' chains; `more` changes own times by a share of what they were spent on."""
     begins = [matched.time(index, int(one.start[0])) for index, one in enumerate(matched.ranks)]
     origin = min(begins)
     return [
@@ -208,7 +191,7 @@ def _chain(one: RankSteps, number: Mapping[int, int], begin: int, more: Floats |
     return Chain(float(begin), kinds, ops, [*times, after + carried])
 
 
-def _numbers(matched: Matched) -> list[dict[int, int]]:
+def numbers_of(matched: Matched) -> list[dict[int, int]]:
     """By rank: which operation each of its calls is."""
     found: list[dict[int, int]] = [{} for _ in matched.ranks]
     for op, rank, call in zip(matched.op.tolist(), matched.rank.tolist(), matched.call.tolist(), strict=True):
@@ -251,84 +234,9 @@ def _transfers(matched: Matched, before: Mapping[int, set[int]], ends: Any) -> d
     return found
 
 
-def alone(play: Play, matched: Matched) -> dict[int, float]:
-    """How long each transfer would have taken by itself: those that ran beside each other shared the time.
-
-    Gloo moves two at once; NCCL, on the one stream of a group, one after the other.
-    """
-    ops = np.array(sorted(play.transfer), np.int64)
-    if not len(ops):
-        return {}
-    over = np.asarray(_ends(matched))[ops]
-    begun = over - np.array([play.transfer[op] for op in ops.tolist()])
-    edges = np.concatenate((begun, over))
-    order = np.argsort(edges, kind="stable")
-    active = np.cumsum(np.where(order < len(ops), 1, -1))
-    shares = np.diff(edges[order]) / np.maximum(active[:-1], 1)
-    passed = np.empty(len(edges))
-    passed[order] = np.concatenate(([0.0], np.cumsum(shares)))
-    return dict(zip(ops.tolist(), (passed[len(ops) :] - passed[: len(ops)]).tolist(), strict=True))
-
-
-def _ends(matched: Matched) -> Any:
+def ends_of(matched: Matched) -> Any:
     """When each operation ended, on the aligned clock."""
     return medians(matched.end, matched.first).tolist()
-
-
-def without_waits(play: Play) -> Play:
-    """Everything that waits goes on at once: the most that overlapping can give."""
-    chains = []
-    for chain in play.chains:
-        keep = [kind == ARRIVE for kind in chain.kind]
-        own, carried = [], 0.0
-        for time, kept in zip(chain.own, [*keep, True], strict=True):
-            carried += time
-            if kept:
-                own.append(carried)
-                carried = 0.0
-        chains.append(
-            Chain(chain.begin, [ARRIVE] * sum(keep), [o for o, k in zip(chain.op, keep, strict=True) if k], own)
-        )
-    return Play(chains, play.transfer, play.before, play.members)
-
-
-def prefetched(play: Play, matched: Matched) -> Play:
-    """Every all-gather of a step is asked for together with the one before it: parameters come one unit early."""
-    before = dict(play.before)
-    return Play([_early(chain, matched, before) for chain in play.chains], play.transfer, before, play.members)
-
-
-def _early(chain: Chain, matched: Matched, before: dict[int, set[int]]) -> Chain:
-    """The chain with its all-gathers moved ahead; `before` learns that they no longer queue behind other operations."""
-    last: dict[tuple[object, ...], tuple[int, int]] = {}
-    order, own, carried = [], [], 0.0
-    for place, (kind, op, time) in enumerate(zip(chain.kind, chain.op, chain.own, strict=False)):
-        what, target = matched.what[op], (place, 0)
-        carried += time
-        if kind == ARRIVE and what.op == "all_gather":
-            key = int(matched.step[op]), what.group, what.ranks
-            if key in last:
-                target, earlier = (last[key][0], 1), last[key][1]
-                before[op] = {earlier}
-            last[key] = place, op
-        order.append(target)
-        own.append(0.0 if target[1] else carried)
-        carried = carried if target[1] else 0.0
-    places = sorted(range(len(order)), key=order.__getitem__)
-    kinds, ops = [chain.kind[i] for i in places], [chain.op[i] for i in places]
-    return Chain(chain.begin, kinds, ops, [*(own[i] for i in places), chain.own[-1] + carried])
-
-
-def with_own(play: Play, rank: int, own: Sequence[float], begin: float) -> Play:
-    """One rank with other times of its own."""
-    chains = list(play.chains)
-    chains[rank] = Chain(begin, chains[rank].kind, chains[rank].op, list(own))
-    return Play(chains, play.transfer, play.before, play.members)
-
-
-def with_transfers(play: Play, transfer: dict[int, float]) -> Play:
-    """Other transfer times."""
-    return Play(play.chains, {**play.transfer, **transfer}, play.before, play.members)
 
 
 def span(times: Sequence[float] | None) -> float | None:
@@ -339,69 +247,3 @@ def span(times: Sequence[float] | None) -> float | None:
 def own_clock(chain: Chain) -> Any:
     """The rank's own time at each link and at its end."""
     return np.cumsum(np.asarray(chain.own, np.float64))
-
-
-def merged_buckets(
-    play: Play, matched: Matched, together: int, cost: tuple[float, float], most: float = float("inf")
-) -> Play | None:
-    """All-reduces that follow one another, `together` at a time or until they hold `most` bytes, as DDP fills buckets.
-
-    `cost` is (per call, per byte) in nanoseconds.
-
-    A merged one is ready when its last part is, as DDP's buckets are. None where there is nothing to merge.
-    """
-    into = _merging(play, matched, together, most)
-    if len(set(into.values())) == len(into):
-        return None
-    size: dict[int, float] = {}
-    for op, target in into.items():
-        size[target] = size.get(target, 0.0) + (payload(matched.what[op]) or 0)
-    merged = {target for op, target in into.items() if op != target}
-    transfer = {into.get(op, op): time for op, time in play.transfer.items() if into.get(op, op) == op}
-    transfer.update({target: cost[0] + cost[1] * size[target] for target in merged})
-    before: dict[int, set[int]] = {}
-    for op, earlier in play.before.items():
-        target = into.get(op, op)
-        before.setdefault(target, set()).update({into.get(e, e) for e in earlier} - {target})
-    ends = {op: place for place, op in enumerate(sorted(play.transfer))}
-    before = {op: {e for e in earlier if ends.get(e, -1) < ends.get(op, 0)} for op, earlier in before.items()}
-    return Play([_merged_chain(chain, into) for chain in play.chains], transfer, before)
-
-
-def _merging(play: Play, matched: Matched, together: int, most: float) -> dict[int, int]:
-    """Which operation each all-reduce becomes a part of: the last of its bunch. Bunches end with the step."""
-    into: dict[int, int] = {}
-    chain = max(play.chains, key=lambda one: len(one.op))
-    bunch: list[int] = []
-    filled = 0.0
-    place: tuple[object, ...] = ()
-    for kind, op in zip(chain.kind, chain.op, strict=True):
-        what = matched.what[op]
-        if kind != ARRIVE or what.op != "all_reduce":
-            continue
-        here = int(matched.step[op]), what.group, what.ranks, what.dtype
-        if here != place or len(bunch) == together or filled >= most:
-            into.update(dict.fromkeys(bunch, bunch[-1]) if bunch else {})
-            bunch, place, filled = [], here, 0.0
-        bunch.append(op)
-        filled += payload(what) or 0
-    into.update(dict.fromkeys(bunch, bunch[-1]) if bunch else {})
-    return into
-
-
-def _merged_chain(chain: Chain, into: Mapping[int, int]) -> Chain:
-    """The chain with arrivals at parts left out; a wait for a part is one for the whole, once it has begun."""
-    kinds, ops, own, carried = [], [], [], 0.0
-    arrived: set[int] = set()
-    for kind, op, time in zip(chain.kind, chain.op, chain.own, strict=False):
-        target = into.get(op, op)
-        carried += time
-        if (kind == ARRIVE and target != op) or (kind == WAIT and target not in arrived):
-            continue
-        kinds.append(kind)
-        ops.append(target)
-        own.append(carried)
-        carried = 0.0
-        if kind == ARRIVE:
-            arrived.add(target)
-    return Chain(chain.begin, kinds, ops, [*own, chain.own[-1] + carried])

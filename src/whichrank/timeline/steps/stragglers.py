@@ -20,9 +20,10 @@ from whichrank.records.profiles.steps import (
     RankSteps,
 )
 from whichrank.records.profiles.trace import Floats, Longs
+from whichrank.timeline.steps.changes import with_own
 from whichrank.timeline.steps.intervals import distinct, median
 from whichrank.timeline.steps.matching import TOGETHER, Matched
-from whichrank.timeline.steps.replay import Play, own_clock, run, span, with_own
+from whichrank.timeline.steps.replay import Play, own_clock, run, span
 
 SHARE = 0.01
 """Lateness below this share of the step is noise."""

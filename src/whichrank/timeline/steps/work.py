@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,7 +34,7 @@ _COLLECTS = re.compile(
     r"\bPython GC\b|\bgc\.collect|built-in (?:function|method) collect\b|^gc:|garbage", re.IGNORECASE
 )
 _SYNCS = re.compile(
-    r"(?:Device|Stream|Event|Context|Queue)Synchronize|cudaMemcpy$|hipMemcpy$|cuMemcpy\w*to[HD]_v2$|"
+    r"(?:Device|Stream|Event|Context|Queue)Synchronize|cudaMemcpy$|hipMemcpy$|cuMemcpy\w{0,40}to[HD]_v2$|"
     r"aten::(?:item|_local_scalar_dense|nonzero|is_nonzero)$|EventSync", re.IGNORECASE,
 )  # fmt: skip
 _NOT_WORK = re.compile(
@@ -45,7 +46,7 @@ REASONS = (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING, HOST)
 """In the order in which they explain an idle moment."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Work:
     """Spans of work and communication on one clock, and the covers of each."""
 
@@ -78,13 +79,14 @@ class Work:
         return self.active | self.memory
 
     @cached_property
+    def moved(self) -> Cover:
+        """Memory copies alone."""
+        return self.memory - self.active
+
+    @cached_property
     def idle(self) -> dict[int, Cover]:
         """Where nothing runs, by the first reason that explains it."""
-        found, taken = {}, self.busy
-        for reason in REASONS:
-            found[reason] = self.why[reason] - taken
-            taken = taken | found[reason]
-        return found
+        return by_reason(self.why, self.busy)
 
     @cached_property
     def explained(self) -> Cover:
@@ -93,6 +95,16 @@ class Work:
         for cover in self.idle.values():
             found = found | cover
         return found
+
+
+def by_reason(why: Mapping[int, Cover], taken: Cover) -> dict[int, Cover]:
+    """Of what is not taken: the moments that each reason is the first one to explain."""
+    found = {}
+    for reason in REASONS:
+        found[reason] = why[reason] - taken
+        if reason != REASONS[-1]:
+            taken = taken | found[reason]
+    return found
 
 
 def work_of(trace: Trace) -> Work:
@@ -119,7 +131,7 @@ def work_of(trace: Trace) -> Work:
 
 
 def _cover(spans: Spans, kind: int) -> Cover:
-    rows = spans.kind == kind
+    rows = np.flatnonzero(spans.kind == kind)
     return union(spans.start[rows], spans.end[rows])
 
 
@@ -149,9 +161,9 @@ def _reasons(trace: Trace, flags: Flags) -> dict[int, Cover]:
     found = {}
     named = flags[host.name]
     for reason in (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING):
-        rows = (named == reason) & _may(host, reason)
+        rows = np.flatnonzero((named == reason) & _may(host, reason))
         found[reason] = union(host.start[rows], host.end[rows])
-    busy = among(host.kind, (OPERATOR, RUNTIME))
+    busy = np.flatnonzero(among(host.kind, (OPERATOR, RUNTIME)))
     found[HOST] = union(host.start[busy], host.end[busy])
     return found
 

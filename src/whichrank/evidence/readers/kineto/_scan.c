@@ -60,6 +60,7 @@ typedef struct {
 
 /* What stands between two values of an event, and what the value after it is. See "shapes" below. */
 typedef struct {
+    uint64_t head;              /* its first bytes, where it has eight */
     uint32_t from, size;        /* the text, in the arena */
     uint32_t child, sibling;    /* nodes; 0: none */
     int32_t opens, closes;      /* where in the text the arguments begin or end; -1: not here */
@@ -108,11 +109,17 @@ typedef struct {
     int exact; /* times with decimals may be as large as those since 1970 */
 } Batch;
 
+/* A time in microseconds, as it was written. */
 typedef struct {
-    Text ph, category, name, pid, tid, ts, dur, args;
-    int has_category, has_ts, has_dur;
+    int64_t above, below;   /* whole ones, and nanoseconds of the last one */
+    uint8_t told, more, odd; /* odd: not plain digits, or too many; more: decimals below a nanosecond */
+} Moment;
+
+typedef struct {
+    Text ph, category, name, pid, tid, args;
+    Moment ts, dur;
     int64_t stream, link;
-    int collective, shapes;
+    int has_category, collective, shapes;
 } Event;
 
 static int grow(void **array, uint32_t *cap, uint32_t wanted, size_t each)
@@ -424,14 +431,20 @@ static const uint8_t *quoted(const uint8_t *p, const uint8_t *end, Text *text)
 static const uint8_t *place(const uint8_t *p, const uint8_t *end, Text *text)
 {
     Text inner;
-    const uint8_t *over = *p == '"' ? quoted(p, end, &inner) : *p == 'n' ? word(p, end, "null", 4) : number(p);
+    const uint8_t *over = p;
+    if (*p == '"')
+        over = quoted(p, end, &inner);
+    else if (*p == 'n')
+        over = word(p, end, "null", 4);
+    else {
+        over = number(p);
+        for (const uint8_t *each = p; over != NULL && each < over; each++)
+            if (!digit(*each) && *each != '-')
+                return NULL;
+    }
     if (over == NULL || over - p > 4096)
         return NULL;
     *text = (Text){p, (uint32_t)(over - p)};
-    if (*p != '"' && *p != 'n')
-        for (uint32_t i = 0; i < text->size; i++)
-            if (!digit(p[i]) && p[i] != '-')
-                return NULL;
     return over;
 }
 
@@ -456,49 +469,75 @@ static const uint8_t *whole(const uint8_t *p, int64_t *found)
     return over;
 }
 
-/* Microseconds as whole ones, nanoseconds of the last one, and whether more decimals follow. */
-static int micros(Text text, int64_t *above, int64_t *below, int *more)
+/* Eight digits at once; 0 where one of them is none. */
+static inline int eight(const uint8_t *p, uint64_t *found)
 {
-    const uint8_t *p = text.at, *end = text.at + text.size;
-    *above = *below = 0;
-    *more = 0;
-    for (; p < end && digit(*p); p++) {
-        if (*above > FARTHEST)
-            return 0;
-        *above = *above * 10 + (*p - '0');
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const uint64_t high = 0xF0F0F0F0F0F0F0F0ull, zeros = 0x3030303030303030ull, six = 0x0606060606060606ull;
+    uint64_t word;
+    memcpy(&word, p, 8);
+    if ((word & high) != zeros || ((word + six) & high) != zeros)
+        return 0;
+    word = (word & 0x0F0F0F0F0F0F0F0Full) * 2561 >> 8;
+    word = (word & 0x00FF00FF00FF00FFull) * 6553601 >> 16;
+    *found = (word & 0x0000FFFF0000FFFFull) * 42949672960001ull >> 32;
+    return 1;
+#else
+    (void)p, (void)found;
+    return 0;
+#endif
+}
+
+/* A number of microseconds. What has a sign, an exponent or more than 18 digits is odd. */
+static const uint8_t *moment(const uint8_t *p, const uint8_t *end, Moment *found)
+{
+    const uint8_t *begun = p;
+    uint64_t above = 0, part;
+    *found = (Moment){.told = 1};
+    if (*p == '0') {
+        p++;
+    } else {
+        while (end - p >= 8 && p - begun < 16 && eight(p, &part)) {
+            above = above * 100000000 + part;
+            p += 8;
+        }
+        for (; digit(*p) && p - begun < 18; p++)
+            above = above * 10 + (uint64_t)(*p - '0');
     }
-    if (p == end)
-        return 1;
-    if (*p++ != '.')
-        return 0; /* a sign or an exponent */
-    int64_t unit = 100;
-    for (; p < end; p++, unit /= 10) {
-        if (!digit(*p))
-            return 0;
-        *below += unit * (*p - '0');
-        if (!unit && *p != '0')
-            *more = 1;
+    if (p == begun || digit(*p))
+        goto odd;
+    if (*p == '.') {
+        int64_t unit = 100;
+        if (!digit(*++p))
+            return NULL;
+        for (; digit(*p); p++, unit /= 10) {
+            found->below += unit * (*p - '0');
+            found->more |= !unit && *p != '0';
+        }
     }
+    if (*p == 'e' || *p == 'E')
+        goto odd;
+    found->above = (int64_t)above;
+    return p;
+odd:
+    found->odd = 1;
+    return number(begun);
+}
+
+static int started(const Moment *told, int exact, int64_t *found)
+{
+    if (!told->told || told->odd || told->more || told->above >= FARTHEST ||
+        (told->below && !exact && told->above >= FLOAT_MICROS))
+        return 0;
+    *found = told->above * 1000 + told->below;
     return 1;
 }
 
-static int started(Text text, int exact, int64_t *found)
+static int lasted(const Moment *told, int64_t *found, uint8_t *lasting)
 {
-    int64_t above, below;
-    int more;
-    if (!micros(text, &above, &below, &more) || more || above >= FARTHEST || (below && !exact && above >= FLOAT_MICROS))
+    if (!told->told || told->odd || told->more || told->above > LONGEST)
         return 0;
-    *found = above * 1000 + below;
-    return 1;
-}
-
-static int lasted(Text text, int64_t *found, uint8_t *lasting)
-{
-    int64_t above, below;
-    int more;
-    if (!micros(text, &above, &below, &more) || more || above > LONGEST)
-        return 0;
-    *found = above * 1000 + below;
+    *found = told->above * 1000 + told->below;
     *lasting = *found > SHORT_US * 1000;
     return 1;
 }
@@ -548,16 +587,16 @@ static const uint8_t *arguments(const uint8_t *p, const uint8_t *end, Event *eve
     return p + 1;
 }
 
-static Event blank(void)
-{
-    Text nothing = {(const uint8_t *)"null", 4}, empty = {(const uint8_t *)"", 0};
-    return (Event){.pid = nothing, .tid = nothing, .name = empty, .stream = -1, .link = -1};
-}
+static const Event BLANK = {.pid = {(const uint8_t *)"null", 4},
+                            .tid = {(const uint8_t *)"null", 4},
+                            .name = {(const uint8_t *)"", 0},
+                            .stream = -1,
+                            .link = -1};
 
 static const uint8_t *fields(const uint8_t *p, const uint8_t *end, Event *event)
 {
     const uint8_t *begun = p;
-    *event = blank();
+    *event = BLANK;
     p = space(p + 1);
     if (*p == '}')
         return NULL;
@@ -589,13 +628,11 @@ static const uint8_t *fields(const uint8_t *p, const uint8_t *end, Event *event)
             p = place(p, end, &event->tid);
         else if (IS(name, "args"))
             p = arguments(p, end, event);
-        else if (IS(name, "ts") || IS(name, "dur")) {
-            Text *text = name.size == 2 ? &event->ts : &event->dur;
-            text->at = p;
-            p = number(p);
-            if (p != NULL)
-                text->size = (uint32_t)(p - text->at);
-        } else
+        else if (IS(name, "ts"))
+            p = moment(p, end, &event->ts);
+        else if (IS(name, "dur"))
+            p = moment(p, end, &event->dur);
+        else
             p = value(p, end);
         if (p == NULL)
             return NULL;
@@ -705,6 +742,8 @@ static uint32_t child_of(Shapes *shapes, uint32_t parent, Node wanted, const uin
         !grow((void **)&shapes->arena, &shapes->room, shapes->used + wanted.size + 1, 1))
         return 0;
     memcpy(shapes->arena + shapes->used, text, wanted.size);
+    if (wanted.size >= 8)
+        memcpy(&wanted.head, text, 8);
     wanted.from = shapes->used;
     wanted.sibling = shapes->nodes[parent].child;
     shapes->used += wanted.size;
@@ -751,9 +790,14 @@ static const uint8_t *follow(Shapes *shapes, const uint8_t *p, const uint8_t *en
     Node *nodes = shapes->nodes;
     for (uint32_t parent = 0;;) {
         uint32_t at = nodes[parent].child, before = 0;
-        while (at && (end - p < (ptrdiff_t)nodes[at].size || !same(p, shapes->arena + nodes[at].from, nodes[at].size))) {
-            before = at;
-            at = nodes[at].sibling;
+        uint64_t head = 0;
+        if (end - p >= 8)
+            memcpy(&head, p, 8);
+        for (; at; before = at, at = nodes[at].sibling) {
+            const Node *tried = &nodes[at];
+            if ((tried->size < 8 || tried->head == head) && end - p >= (ptrdiff_t)tried->size &&
+                same(p, shapes->arena + tried->from, tried->size))
+                break;
         }
         if (!at)
             return NULL;
@@ -787,10 +831,10 @@ static const uint8_t *follow(Shapes *shapes, const uint8_t *p, const uint8_t *en
             p = place(from, end, &event->tid);
             break;
         case TS:
+            p = moment(from, end, &event->ts);
+            break;
         case DUR:
-            p = number(from);
-            if (p != NULL)
-                *(node->kind == TS ? &event->ts : &event->dur) = (Text){from, (uint32_t)(p - from)};
+            p = moment(from, end, &event->dur);
             break;
         case STREAM:
             p = whole(from, &event->stream);
@@ -866,8 +910,7 @@ static int span(Batch *batch, const Event *event)
 {
     Row row = {.stream = event->stream, .link = event->link};
     Text none = {batch->data, 0};
-    if (!event->ts.size || !event->dur.size || !started(event->ts, batch->exact, &row.start) ||
-        !lasted(event->dur, &row.length, &row.lasting))
+    if (!started(&event->ts, batch->exact, &row.start) || !lasted(&event->dur, &row.length, &row.lasting))
         return 0;
     /* The category "" and none at all are two. */
     Text absent = {(const uint8_t *)"-", 1};
@@ -896,7 +939,7 @@ static int parse(Batch *batch)
 {
     const uint8_t *p = space(batch->data), *over;
     for (;;) {
-        Event event = blank();
+        Event event = BLANK;
         uint8_t ph = 0;
         over = again(batch, p);
         if (over == NULL)

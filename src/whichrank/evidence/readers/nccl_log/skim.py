@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from whichrank.evidence.readers.nccl_log.messages import OPENINGS, SIGNS, TEXT_KEPT, channel_kind, matters
 from whichrank.evidence.text.chunks import Chunk, Indices
-from whichrank.evidence.text.words import places_of
 
 _INFO = b" NCCL INFO "
 _HEADS = 8192
@@ -117,10 +116,12 @@ class Skimmer:
     ) -> tuple[Flags, list[tuple[int, Channel, int]]]:
         """As `channel` for many lines: which are done with, and of each kind the last, its line and how many."""
         done, found = np.zeros(len(lines), np.bool_), list[tuple[int, Channel, int]]()
-        via = np.zeros(len(chunk.ends) + 1, np.bool_)
-        via[chunk.index(places_of(chunk, b" via "))] = True
-        spoken = np.bincount(chunk.index(places_of(chunk, b"NCCL ")), minlength=len(chunk.ends) + 1)
-        some = np.flatnonzero(via[lines] & (spoken[lines] == 1) & (whose != _NOBODY) & _informs(chunk, places))
+        known = np.flatnonzero((whose != _NOBODY) & _informs(chunk, places))
+        at_lines = lines[known]
+        spans = zip(chunk.starts[at_lines].tolist(), chunk.ends[at_lines].tolist(), strict=True)
+        count, find = chunk.buffer.count, chunk.buffer.find
+        alone = [find(b" via ", start, end) >= 0 and count(b"NCCL ", start, end) == 1 for start, end in spans]
+        some = known[np.array(alone, np.bool_)]
         if len(some) < _WORTH_IT:
             return done, found
         ends = chunk.ends[lines[some]]

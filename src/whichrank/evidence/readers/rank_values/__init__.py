@@ -45,12 +45,23 @@ def read(item: Item) -> Reading:
     first, data = tail(item, _LARGEST if item.size <= _LARGEST else _END)
     if not _WORTH.search(data):
         return Reading([], "ignored", "no values by rank")
-    lines = list(enumerate(data.decode("utf-8", "replace").split("\n"), first))
+    lines = _lines(data, first)
     cells = sorted(_bounded(chain(tables(lines), rows(lines, _clock(item)))), key=lambda cell: cell.line)
     members = {cell.member for cell in cells}
     if len(members) < 2:
         return Reading([], "ignored", "no values by rank")
     return Reading([RankValues(item.label, tuple(cells))], "complete")
+
+
+def _lines(data: bytes, first: int) -> list[tuple[int, str]]:
+    """The lines with their numbers; of empty ones that follow each other the first."""
+    found: list[tuple[int, str]] = []
+    empty = False
+    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), first):
+        if line or not empty:
+            found.append((number, line))
+        empty = not line
+    return found
 
 
 def _bounded(cells: Iterable[RankValue]) -> Iterator[RankValue]:

@@ -32,6 +32,27 @@ _PAIR = re.compile(
 )
 
 
+_MEASURES = (
+    *_UNITS, "sec", "pers", "per s", "per-s", "per_s", "sha", "md5", "crc", "hash", "sum", "digest", "fingerprint",
+    "norm", "throughput", "flop", "mfu", "elapsed", "duration", "latency",
+)  # fmt: skip
+_SECONDS = re.compile(r"u?s(?<![a-z]s)(?<![a-z]us)(?![a-z0-9])")
+_ROW_WITHIN = re.compile(r"rank[ _#]{0,4}\d{1,7}\s{0,4}[:|=]\s{0,8}[-+]?\d")
+
+
+def _may_tell(line: str) -> bool:
+    """Whether a line that speaks of ranks may be a row, a heading, or name something that is measured: a quick look."""
+    lower = line.lower()
+    return (
+        any(map(lower.__contains__, _MEASURES))
+        or lower.rstrip().endswith(":")
+        or line.startswith("{")
+        or "\x1b" in line
+        or _SECONDS.search(lower) is not None
+        or _ROW_WITHIN.search(lower) is not None
+    )
+
+
 def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
     """Values of single ranks, in the order of the lines."""
     name, timed, step = "", False, -1
@@ -42,6 +63,8 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
             step = _step(line, step)
             titled = line.rstrip().endswith(":")
             name, timed = _heading(listen(line.encode(), clock).text if titled else line, name, timed)
+            continue
+        if not _may_tell(line):
             continue
         voice = listen(line.encode(), clock)
         text = voice.text

@@ -50,19 +50,21 @@ def read(item: Item) -> Reading:
     stacks: list[ProcessStack] = []
     titles: dict[int, int] = {}
     above = ""
-    whole = True
+    whole, clock = True, Clock(item.mtime_ns)
     for number, line in _lines(item):
         if number < 0:
             whole = False
             break
         text = line.decode("utf-8", "replace").rstrip("\r\n")
         if spy.feed(number, text) or debugger.feed(number, text):
-            if (rank := _titled(above)) is not None:
+            if above and (rank := _titled(above)) is not None:
                 titles[number] = rank
             above = ""
             continue
+        if not text and not faults:
+            continue
         above = text if text.strip(" `~") else above  # a fence may stand between a title and its stack
-        voice = listen(line, Clock(item.mtime_ns))
+        voice = listen(line, clock)
         key = (voice.speaker, voice.rank)
         if key not in faults:
             if not (faulthandler.begins(voice.text) or voice.text.startswith(("Fatal Python", "Timeout ("))):

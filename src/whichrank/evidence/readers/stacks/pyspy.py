@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from whichrank.records.dump import Frame
@@ -14,6 +15,9 @@ _PROCESS = re.compile(r"^Process (\d{1,10}):\s?(.*)$")
 _PYTHON = re.compile(r"^Python v(\S{1,40})(?: \((.{1,1000})\))?$")
 _THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20}) \(([a-z]{1,12}(?:\+gil)?)\)(?:: "(.{0,200})")?$')
 _ERROR = re.compile(r"^Error: (.{1,500})|^(.{0,200}(?:[Pp]ermission denied|No such process|not permitted).{0,200})$")
+_HEADERS = ("Process ", "Python v", "Thread ")
+_TROUBLES = ("Error: ", "ermission denied", "No such process", "not permitted")
+"""One of these stands in every error."""
 _MAIN = "MainThread"
 _MOST_PROCESSES, _MOST_THREADS, _MOST_FRAMES = 4096, 4096, 1024
 
@@ -49,6 +53,7 @@ def state_of(words: str) -> ThreadState:
     return "active" if words.startswith("active") else "idle" if words.startswith("idle") else "unknown"
 
 
+@lru_cache(1 << 12)
 def _frame(text: str) -> Frame | None:
     """`all_reduce (torch/distributed/distributed_c10d.py:3068)`, `futex_wait (libc.so.6)` with --native."""
     if not text.startswith("    ") or text[4:5].isspace() or not text.endswith(")"):
@@ -74,27 +79,39 @@ class TextParser:
 
     def feed(self, line: int, text: str) -> bool:
         """True where the line is py-spy's."""
+        if text.startswith(" ") and self._thread is not None and self._feed_frame(text, self._thread[4]):
+            return True
+        if not text.startswith(_HEADERS):
+            found = _ERROR.match(text) if any(map(text.__contains__, _TROUBLES)) else None
+            self.errors += [(found[1] or found[2])[:300]] if found else []
+            return found is not None
         if match := _PROCESS.match(text):
             self._end_process()
             self._process = Process(int(match[1]), match[2].strip()[:4000], line)
         elif (match := _PYTHON.match(text)) and self._process is not None:
             self._process.python = match[1]
         elif match := _THREAD.match(text):
-            self._end_thread()
-            if match[3] == _MAIN and self._process is not None and self._process.pid is None and self._has_main():
-                self._end_process()  # another process, of which the headers were not kept
-            tid = int(match[1], 16 if match[1].startswith("0x") else 10)
-            self._thread = (match[3] or "", tid, state_of(match[2]), line, [])
-            if self._process is None:
-                self._process = Process(None, "", line)
-        elif self._thread is not None and (frame := _frame(text)) is not None:
-            if len(self._thread[4]) < _MOST_FRAMES:
-                self._thread[4].append(frame)
+            self._begin_thread(line, match)
         elif match := _ERROR.match(text):
             self.errors.append((match[1] or match[2])[:300])
         else:
             return False
         return True
+
+    def _feed_frame(self, text: str, frames: list[Frame]) -> bool:
+        frame = _frame(text)
+        if frame is not None and len(frames) < _MOST_FRAMES:
+            frames.append(frame)
+        return frame is not None
+
+    def _begin_thread(self, line: int, match: re.Match[str]) -> None:
+        self._end_thread()
+        if match[3] == _MAIN and self._process is not None and self._process.pid is None and self._has_main():
+            self._end_process()  # another process, of which the headers were not kept
+        tid = int(match[1], 16 if match[1].startswith("0x") else 10)
+        self._thread = (match[3] or "", tid, state_of(match[2]), line, [])
+        if self._process is None:
+            self._process = Process(None, "", line)
 
     def end(self) -> None:
         self._end_process()

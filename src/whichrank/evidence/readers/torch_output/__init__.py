@@ -15,7 +15,7 @@ from whichrank.evidence.text import shared_pass, tracebacks
 from whichrank.evidence.text.chunks import Chunk
 from whichrank.evidence.text.lines import Piece, Pieces
 from whichrank.evidence.text.prefixes import clock_of, hint_of_path, listen
-from whichrank.evidence.text.repeated_lines import Held, Often, speaker
+from whichrank.evidence.text.repeated_lines import Held, Often, key_of, speaker
 from whichrank.evidence.text.text_file import LONGEST, bounded, is_text
 from whichrank.evidence.text.words import Place
 from whichrank.model.contracts import Item, Reading
@@ -118,7 +118,9 @@ class Listener:
             if _ALL_MARKS.isdisjoint(words):
                 return
             often = self._often if _OPENING.isdisjoint(words) else self._tables
-            if _OTHER_OPENING.isdisjoint(words) and often.holds(Held(number, line, hearing.newest, words)):
+            if _OTHER_OPENING.isdisjoint(words) and often.holds(
+                Held(number, line, hearing.newest, words), key_of(line)
+            ):
                 return
         hearing.hear(number, listen(line, self._clock), _fitting(words))
 
@@ -134,7 +136,7 @@ class Listener:
         # Frames and class tell it; the message too, where it has words that are known.
         text = bytes(chunk.view[piece.start : end])
         told = text if others else bytes(chunk.view[piece.start : named])
-        if not self._tracebacks.holds(Held(piece.number, text, self._hearing.newest, ()), told):
+        if not self._tracebacks.holds(Held(piece.number, text, self._hearing.newest, ()), key_of(text, told)):
             return False
         pieces.skip(end)
         return True

@@ -52,4 +52,7 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
             speeds[text(folder, "path")] = speed
     room = min(number(folder, "free") or 0 for folder in folders)
     slowest = min(speeds, key=lambda path: speeds[path], default="")
-    return healthy(f"{room / 2**30:,.0f} GiB free", f"{slowest} writes {speeds[slowest]:.0f} MB/s" if speeds else "")
+    missing = [text(folder, "path") for folder in folders if not folder.get("exists")]
+    told = [f"{slowest} writes {speeds[slowest]:.0f} MB/s"] if speeds else []
+    told += [f"{', '.join(missing)} is not there yet: the folder above it was looked at"] if missing else []
+    return healthy(f"{room / 2**30:,.0f} GiB free", "; ".join(told))

@@ -14,7 +14,7 @@ from whichrank.source.nodes import walk
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
 
-_FIRST = re.compile(r"(?:main|zero|master|rank_?0|rank_zero)\w*_first$|^main_process_first$")
+_FIRST = re.compile(r"(?:main|zero|master|rank_?0|rank_zero)\w{0,60}_first$|^main_process_first$")
 
 
 def with_block(frame: Frame, node: ast.With | ast.AsyncWith) -> bool:

@@ -1,0 +1,256 @@
+/* How lines look, as numbers: two lines have the same one if they differ in digits only (also hexadecimal ones), begin
+ * with the same word and have the same telling numbers. What counts as such repeated_lines.py says, with the patterns
+ * that are written out here; the two are tested against each other.
+ *
+ * Nothing is kept between calls, nothing recurses, and every loop is bounded by the line.
+ */
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030A0000
+#endif
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#define VERSION 1 /* line_looks.py refuses a library of another version */
+
+#define HEAD 512       /* bytes of a line in which telling numbers are looked for */
+#define MOST_TELLING 16
+#define LONGEST_WORD 80
+#define BLOCK 4096
+#define PRIME 0x9E3779B97F4A7C15u
+
+typedef const uint8_t *At;
+
+static uint8_t steady[256], space[256];
+static uint8_t pairs[1 << 16]; /* two letters with which the name of a telling number begins */
+
+static int digit(uint8_t c) { return c >= '0' && c <= '9'; }
+
+static uint64_t mixed(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * PRIME;
+    return hash ^ (hash >> 29);
+}
+
+static uint64_t bytes_of(uint64_t hash, At at, At end)
+{
+    for (; at < end; at++)
+        hash = mixed(hash, *at);
+    return mixed(hash, 0x100);
+}
+
+/* Behind at most `most` digits; NULL where not one stands there. */
+static At digits(At at, At end, int most)
+{
+    At from = at;
+    while (at < end && at - from < most && digit(*at))
+        at++;
+    return at > from ? at : NULL;
+}
+
+/* Behind the number that follows a word within `gap` other bytes; NULL where none does. */
+static At number(At at, At end, int gap, int most)
+{
+    for (; at < end && gap > 0 && !digit(*at); gap--)
+        at++;
+    return digits(at, end, most);
+}
+
+static int begins(At at, At end, const char *word, size_t size)
+{
+    return (size_t)(end - at) >= size && memcmp(at, word, size) == 0;
+}
+#define BEGINS(word) begins(at, end, word, sizeof(word) - 1)
+#define BEHIND(word) (at + sizeof(word) - 1)
+
+/* Behind a telling number that begins here with its name; NULL where none does. */
+static At telling(At at, At end)
+{
+    switch (*at) {
+    case 'r':
+        if (BEGINS("rank"))
+            return number(BEHIND("rank"), end, 3, 7);
+        return BEGINS("rror") ? number(BEHIND("rror"), end, 20, 6) : NULL;
+    case 'R':
+        return BEGINS("Rank") ? number(BEHIND("Rank"), end, 3, 7) : NULL;
+    case 'p':
+        return BEGINS("pid") ? number(BEHIND("pid"), end, 3, 10) : NULL;
+    case 'G':
+        return BEGINS("GPU ") ? digits(BEHIND("GPU "), end, 4) : NULL;
+    case 'm':
+        return BEGINS("mlx5_") ? digits(BEHIND("mlx5_"), end, 4) : NULL;
+    case 'X':
+        if (BEGINS("Xid (")) {
+            At from = BEHIND("Xid ("), to = from;
+            while (to < end && to - from < 40 && *to != ')')
+                to++;
+            if (begins(to, end, "): ", 3))
+                return digits(to + 3, end, 4);
+        }
+        return NULL;
+    case 's':
+        if (BEGINS("status"))
+            return number(BEHIND("status"), end, 20, 6);
+        return BEGINS("signal") ? number(BEHIND("signal"), end, 20, 6) : NULL;
+    case 'e':
+        return BEGINS("errno") ? number(BEHIND("errno"), end, 20, 6) : NULL;
+    case 'c':
+        return BEGINS("code") ? number(BEHIND("code"), end, 20, 6) : NULL;
+    }
+    return NULL;
+}
+
+static int has(At at, At end, const char *form)
+{
+    for (; *form; form++, at++) {
+        if (at >= end)
+            return 0;
+        switch (*form) {
+        case '9': if (!digit(*at)) return 0; break;
+        case '_': if (*at != ' ' && !digit(*at)) return 0; break;
+        case 'T': if (*at != 'T' && *at != ' ') return 0; break;
+        case ';': if (*at != ':' && !digit(*at)) return 0; break;
+        case 'A': if (*at < 'A' || *at > 'Z') return 0; break;
+        case 'a': if (*at < 'a' || *at > 'z') return 0; break;
+        default: if (*at != (uint8_t)*form) return 0;
+        }
+    }
+    return 1;
+}
+
+/* Behind the date and the time of day at the beginning of a line, where they stand there. */
+static At behind_date(At at, At end)
+{
+    At day = at < end && *at == '[' ? at + 1 : at;
+    if (has(day, end, "9999-99-99T")) {
+        At from = day + 11, to = from;
+        while (to < end && to - from < 16 && (digit(*to) || *to == ':' || *to == '.' || *to == ','))
+            to++;
+        if (to - from >= 8) {
+            for (from = to; to < end && to - from < 6 && !space[*to];)
+                to++;
+            for (from = to; to < end && to - from < 2 && space[*to];)
+                to++;
+            return to;
+        }
+    }
+    return has(at, end, "Aaa _9 ;;;;;;;; ") ? at + 16 : at;
+}
+
+static uint64_t first_word(uint64_t hash, At at, At end)
+{
+    At from = at = behind_date(at, end);
+    while (at < end && at - from < 8 && space[*at])
+        at++;
+    At to = at;
+    while (to < end && to - at < LONGEST_WORD && !space[*to])
+        to++;
+    for (At py = at; py + 4 <= to; py++)
+        if (memcmp(py, ".py:", 4) == 0)
+            return mixed(hash, 0x100);
+    return bytes_of(hash, at, to);
+}
+
+/* host:pid:tid [device], as NCCL begins its lines: the numbers. */
+static uint64_t process(uint64_t hash, At at, At end)
+{
+    while (at < end && (at = memchr(at, ':', (size_t)(end - at))) != NULL) {
+        At to = digits(at + 1, end, 10);
+        if (to != NULL && to < end && *to == ':' && (to = digits(to + 1, end, 10)) != NULL && begins(to, end, " [", 2))
+            return bytes_of(hash, at, to);
+        at++;
+    }
+    return mixed(hash, 0x100);
+}
+
+/* The bytes that do not vary, a block at a time: without a branch for each, and eight to a step. */
+static uint64_t shape(At at, At end)
+{
+    uint8_t block[BLOCK + 8];
+    uint64_t hash = 1, eight;
+    size_t filled = 0, from;
+    for (;;) {
+        At until = (size_t)(end - at) > BLOCK - filled ? at + (BLOCK - filled) : end;
+        for (; at < until; at++) {
+            block[filled] = *at;
+            filled += steady[*at];
+        }
+        for (from = 0; from + 8 <= filled; from += 8) {
+            memcpy(&eight, block + from, 8);
+            hash = mixed(hash, eight);
+        }
+        filled -= from;
+        memmove(block, block + from, filled);
+        if (at == end)
+            return bytes_of(hash, block, block + filled);
+    }
+}
+
+static uint64_t look(At at, At end)
+{
+    uint64_t hash = first_word(shape(at, end), at, end);
+    At head = end - at > HEAD ? at + HEAD : end;
+    hash = process(hash, at, head);
+    for (int found = 0; at + 1 < head && found < MOST_TELLING;) {
+        At behind = pairs[at[0] << 8 | at[1]] ? telling(at, head) : NULL;
+        if (behind != NULL) {
+            hash = bytes_of(hash, at, behind);
+            at = behind;
+            found++;
+        } else {
+            at++;
+        }
+    }
+    return hash;
+}
+
+static PyObject *looks(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *buffer, *starts, *ends;
+    char *from, *to;
+    Py_ssize_t size, other;
+    if (!PyArg_ParseTuple(args, "YSS", &buffer, &starts, &ends) || PyBytes_AsStringAndSize(starts, &from, &size) < 0 ||
+        PyBytes_AsStringAndSize(ends, &to, &other) < 0)
+        return NULL;
+    Py_ssize_t count = size / 8, whole = PyByteArray_Size(buffer);
+    At text = (At)PyByteArray_AsString(buffer);
+    PyObject *answer = PyBytes_FromStringAndSize(NULL, count * 8);
+    char *out = answer != NULL ? PyBytes_AsString(answer) : NULL;
+    for (Py_ssize_t line = 0; out != NULL && line < count; line++) {
+        int64_t begin, end;
+        memcpy(&begin, from + line * 8, 8);
+        memcpy(&end, to + line * 8, 8);
+        if (other != size || begin < 0 || end < begin || end > whole) {
+            Py_DECREF(answer);
+            PyErr_SetString(PyExc_ValueError, "a line outside of the text");
+            return NULL;
+        }
+        uint64_t hash = look(text + begin, text + end);
+        memcpy(out + line * 8, &hash, 8);
+    }
+    return answer;
+}
+
+static PyMethodDef METHODS[] = {
+    {"looks", looks, METH_VARARGS, "A number for each line of a text: the same for those that look alike."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_looks", NULL, -1, METHODS, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__looks(void)
+{
+    memset(steady, 1, sizeof steady);
+    for (const char *c = "0123456789abcdef"; *c; c++)
+        steady[(uint8_t)*c] = 0;
+    for (const char *c = "rarrRapiGPmlXistsierco"; *c; c += 2)
+        pairs[(uint8_t)c[0] << 8 | (uint8_t)c[1]] = 1;
+    for (const char *c = " \t\n\r\f\v"; *c; c++)
+        space[(uint8_t)*c] = 1;
+    PyObject *module = PyModule_Create(&MODULE);
+    if (module != NULL && PyModule_AddIntConstant(module, "VERSION", VERSION) < 0)
+        Py_CLEAR(module);
+    return module;
+}

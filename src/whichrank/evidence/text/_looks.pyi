@@ -1,0 +1,3 @@
+VERSION: int
+
+def looks(text: bytearray, starts: bytes, ends: bytes) -> bytes: ...

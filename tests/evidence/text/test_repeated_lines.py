@@ -1,0 +1,88 @@
+"""Lines that look alike: told in C as in Python, the first and the last of them read."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from itertools import islice
+
+import pytest
+
+from tests.conftest import ROOT
+from whichrank.evidence.text import repeated_lines
+from whichrank.evidence.text.chunks import PADDING, Chunk
+from whichrank.evidence.text.repeated_lines import Held, Often, key_of, keys
+
+WRITTEN = [
+    b"",
+    b"rank 3: 1024 batches",
+    b"rank 4: 1024 batches",
+    b'[rank3]: File "a.py", line 3',
+    b"2026-05-01 10:00:00,123 node1 step 4 status=12",
+    b"2026-05-01 10:00:01,123 node1 step 9 status=12",
+    b"2026-05-01 10:00:01,123 node2 step 9 status=13",
+    b"[2026-05-01T10:00:01.5Z] x",
+    b"2026-05-01 10:00 short",
+    b"May  1 10:00:00 gpu07 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=123",
+    b"May  1 10:00:00 gpu07 kernel: NVRM: Xid (PCI:0000:3b:00): 31, pid=123",
+    b"node1:4001:5001 [1] NCCL INFO x",
+    b"node1:4002:5001 [1] NCCL INFO x",
+    b"train.py:33: UserWarning: old",
+    b"train.py:34: UserWarning: old",
+    b"errno   112 error code abc 7 signal\t9 GPU 3 mlx5_1 Rank=8 pid: 9 exitcode: -9",
+    b"status without a number within twenty bytes of it 5",
+    b"rank rank 5 rrank55",
+    b"x" * 600 + b" rank 3",
+    b"\xff\xfe caf\xc3\xa9 rank\xa05",
+]
+
+
+def chunk_of(lines: list[bytes]) -> Chunk:
+    text = b"".join(line + b"\n" for line in lines)
+    return Chunk(bytearray(text + bytes(PADDING)), len(text), 0, 1)
+
+
+def shuffled(dice: random.Random) -> bytes:
+    """A line of pieces of others, with other digits."""
+    pieces = [piece for line in dice.choices(WRITTEN, k=2) for piece in line.split(b" ")]
+    line = b" ".join(dice.choices(pieces, k=dice.randrange(1, 9)))
+    return bytes(dice.choice(b"0123456789") if chr(letter).isdigit() else letter for letter in line)
+
+
+def recorded() -> list[bytes]:
+    logs = sorted((ROOT / "tests/samples").rglob("*.log"))
+    return [line for path in logs for line in islice(path.read_bytes().split(b"\n"), 400)]
+
+
+@pytest.mark.skipif(repeated_lines.library() is None, reason="the library in C was not built")
+@pytest.mark.parametrize("seed", range(5))
+def test_the_looks_of_lines_in_c_are_those_in_python(seed: int) -> None:
+    dice = random.Random(seed)
+    lines = [*WRITTEN, *recorded(), *(shuffled(dice) for _ in range(3000))]
+    chunk = chunk_of(lines)
+    groups: dict[int, set[int]] = defaultdict(set)
+    for line, key in zip(lines, keys(chunk, chunk.index(chunk.starts)), strict=True):
+        groups[key].add(key_of(line))
+    assert all(len(alike) == 1 for alike in groups.values())
+    assert len(groups) == len({key_of(line) for line in lines})
+
+
+def held(number: int) -> Held:
+    return Held(number, b"line %d" % number, None, ())
+
+
+def test_the_last_lines_of_a_look_wait_for_the_end() -> None:
+    often = Often(3)
+    assert [often.holds(held(number), 7) for number in range(5)] == [False, False, False, True, True]
+    assert often.pass_over([7, 8, 7, 7, 7], lambda at: held(10 + at)).tolist() == [1]
+    assert [line.number for line in often.held()] == [12, 13, 14]
+    assert often.dropped == often.held()[0].skipped == 3
+
+
+def test_looks_that_say_the_same_wait_together() -> None:
+    often, said = Often(3), [object()]
+    for key in (1, 2):
+        often.holds(held(key), key)
+        often.settle(said)
+    assert often.pass_over([1, 2, 1, 2, 1, 3], lambda at: held(10 + at)).tolist() == [5]
+    assert [(line.number, line.said is said) for line in often.held()] == [(12, True), (13, True), (14, True)]
