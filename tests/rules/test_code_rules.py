@@ -67,6 +67,18 @@ HABITS = {
             "    model(batch).sum().backward()\n"
         ),
     ),
+    "LINT209": (
+        (
+            "def main(net, loader, opt):\n    model = torch.nn.parallel.DistributedDataParallel(net)\n"
+            "    for x in loader:\n        loss = model(x).sum()\n        loss.backward()\n"
+            "        if loss.item() < 9:\n            opt.step()\n"
+        ),
+        (
+            "def main(net, loader, opt):\n    model = torch.nn.parallel.DistributedDataParallel(net)\n"
+            "    for x in loader:\n        loss = model(x).sum()\n        loss.backward()\n"
+            "        dist.all_reduce(loss)\n        if loss.item() < 9:\n            opt.step()\n"
+        ),
+    ),
     "LINT206": (
         "def main():\n    dist.init_process_group('gloo')\n",
         "def main():\n    dist.init_process_group('gloo')\n    dist.destroy_process_group()\n",

@@ -17,6 +17,7 @@ from whichrank.source.code.evaluating.disks import local_options
 from whichrank.source.code.evaluating.expressions import OWN_WIDTH
 from whichrank.source.code.evaluating.names import HANDED_ON, WRAPPERS
 from whichrank.source.code.evaluating.ordering import other_order
+from whichrank.source.code.evaluating.types import FRACTION, is_whole
 from whichrank.source.code.events import Event, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
@@ -54,7 +55,7 @@ class Analysis:
     project: Project
     seeded: frozenset[str] = frozenset()
     """The libraries whose random numbers the program seeds alike on all ranks."""
-    seedings: list[tuple[str, Taint]] = field(default_factory=list)
+    seedings: set[tuple[str, Taint]] = field(default_factory=set)
     """Seeds that are set, with the library and why they may differ."""
     past_wrapper: list[tuple[Function, int]] = field(default_factory=list)
     """Backward passes of what was computed past a wrapper."""
@@ -204,7 +205,7 @@ class Analysis:
                 return True
             if objects and known.thing is None and not set(objects_of(values)) <= set(known.kinds):
                 return True
-            if objects and isinstance(key[0], Class) and union(*(value.taint for value in values)) != known.taint:
+            if objects and isinstance(key[0], Class) and _other_reasons(values, known):
                 return True
         return False
 
@@ -235,11 +236,25 @@ class Analysis:
         made.grows, made.counts, made.asks_for = frame.grows, frame.counts, frame.asks_for
         made.ends = how_it_ends(function, frame.out) if not frame.generator else None
         made.quits = quits(function, frame.out)
-        made.groups = frame.groups
+        made.groups, made.seedings = frame.groups, frame.seedings
         for (owner, name), value in frame.flags.values():
             if value is not None:
                 self.gather(owner, name, value)
         return made
+
+    def read_for(self, function: Function, arguments: Mapping[str, Value]) -> list[Event]:
+        """What a function does in one call of it: with what that call passes, not what all callers do."""
+        keys: list[tuple[Holder, str]] = [(function, name) for name in function.params]
+        known, summary = {key: self.known[key] for key in keys if key in self.known}, self.summaries.pop(function, None)
+        for key in keys:
+            self.known[key] = arguments.get(key[1], UNKNOWN)
+        events = self.summary(function).events
+        for key in keys:
+            del self.known[key]
+        self.known.update(known)
+        if summary is not None:
+            self.summaries[function] = summary
+        return events
 
     def _returned(self, frame: Frame) -> Value:
         value = join(frame.returns)
@@ -315,7 +330,11 @@ class Analysis:
         if not values and depth == 0:
             for heir in self.project.heirs(owner):
                 values += [self.summary(method).writes.get(name, UNKNOWN) for method in heir.writers.get(name, ())]
-        return join(values) if values else None
+        if not values:
+            return None
+        value = join(values)
+        always = FRACTION in value.tags and not any(map(is_whole, values))  # it does not begin as a whole number
+        return value._replace(cast=CLEAN) if always else value
 
     def _writes(self, method: Function) -> Mapping[str, Value]:
         """The attributes that a method assigns; those so far where it is being read, and calls what asks for them."""
@@ -469,6 +488,11 @@ def _as_it_came(value: Value) -> ParamOrigin | None:
 def _asks_data(test: Value) -> bool:
     kinds = {origin.kind for origin in test.taint if isinstance(origin, Origin)}
     return bool(kinds) and "rank" not in kinds
+
+
+def _other_reasons(values: list[Value], known: Value) -> bool:
+    """Whether an attribute, or its type, differs for other reasons than those known."""
+    return union(*(value.taint for value in values)) != known.taint or union(*(v.cast for v in values)) != known.cast
 
 
 def _new_wrappers(values: list[Value], known: Value) -> bool:

@@ -47,6 +47,14 @@ class Enter:
 
 
 @dataclass(eq=False, slots=True)
+class Update:
+    """A step of an optimizer."""
+
+    function: Function
+    line: int
+
+
+@dataclass(eq=False, slots=True)
 class Leave:
     kind: Exit
     line: int
@@ -122,7 +130,7 @@ ALIKE = frozenset({
     "StopAsyncIteration",
 })  # fmt: skip
 
-Event: TypeAlias = "Op | Enter | Leave | Fork | Loop | Attempt | First | Risk"
+Event: TypeAlias = "Op | Enter | Update | Leave | Fork | Loop | Attempt | First | Risk"
 
 
 def matters(events: list[Event]) -> bool:

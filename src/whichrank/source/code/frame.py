@@ -14,7 +14,7 @@ from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.evaluating.containers import EACH, entry_of
 from whichrank.source.code.evaluating.expressions import evaluate
 from whichrank.source.code.evaluating.names import HANDED_ON
-from whichrank.source.code.evaluating.types import OF, RAGGED
+from whichrank.source.code.evaluating.types import FRACTION, OF, RAGGED
 from whichrank.source.code.events import (
     Event,
     Exit,
@@ -79,6 +79,7 @@ class Frame:
         """Containers of this object that something is put into."""
         self.flags: dict[str, tuple[tuple[Class, str], Value | None]] = {}
         """Attributes of other objects that are set here, as written."""
+        self.seedings: set[tuple[str, Taint]] = set()
         self.groups: set[str] = set()
         """Parameters that are groups of operations here or in what is called."""
         self.fills: dict[str, Taint] = {}
@@ -224,7 +225,8 @@ class Frame:
         control = union(*self.control)
         if not control or value.thing is not None:
             return value
-        return value._replace(taint=union(value.taint, control), ranks=None)
+        cast = union(value.cast, control) if FRACTION in value.tags else value.cast
+        return value._replace(taint=union(value.taint, control), ranks=None, cast=cast)
 
     def put_into(self, holder: ast.expr, value: Value, *, grows: bool = False, key: object = None) -> None:
         """Something is put into a container, which may be longer then on some ranks."""
@@ -322,8 +324,8 @@ class Frame:
             value = evaluate(self, node.value) if node.value is not None else UNKNOWN
             if node.value is None:
                 value = Value(ranks=(None,) * 4)
-            if self.control and _nothing(value):
-                value = value.tagged("optional")
+            if self.control:
+                value = _maybe_nothing(value)
             if not self.alone:  # what a world of one returns differs from nobody's
                 apart = union(*self.control, self.left)
                 self.given_back.append(value)
@@ -373,8 +375,11 @@ def _spread(targets: list[ast.expr], items: tuple[Value, ...]) -> tuple[Value, .
     return (*items[:star], Value(items=middle), *items[len(items) - behind :])
 
 
-def _nothing(value: Value) -> bool:
-    return value.ranks is not None and value.ranks[0] is None
+def _maybe_nothing(value: Value) -> Value:
+    """What some ranks alone return, marked where it is None or has None in one of its places."""
+    if value.ranks is not None and value.ranks[0] is None:
+        return value.tagged("optional")
+    return value._replace(items=tuple(map(_maybe_nothing, value.items))) if value.items else value
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[Frame, Any], bool]] = {

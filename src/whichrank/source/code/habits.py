@@ -39,7 +39,7 @@ class _File:
 def habits(project: Project, called: frozenset[str]) -> Iterator[Habit]:
     """All that is found in a project: with the names of all that it calls."""
     for files in _connected([_File(m, calls) for m in project.modules.values() if (calls := _calls(m))]):
-        if "set_epoch" not in called:
+        if "set_epoch" not in called and not any(_hands_on_set_epoch(file.module) for file in files):
             yield from _no_set_epoch(files)
         yield from _no_timeout(project, files)
         for file in files:
@@ -125,6 +125,11 @@ def _no_set_epoch(files: list[_File]) -> Iterator[Habit]:
         holder, loop = (module, own[0]) if own else epochs[0]
         said = "set_epoch() is never called: every epoch has the same order of samples"
         yield Habit("no set_epoch", place(module, call.lineno), said, (place(holder, loop.lineno),))
+
+
+def _hands_on_set_epoch(module: Module) -> bool:
+    """`return loader, sampler.set_epoch`: who gets the method calls it."""
+    return any(isinstance(node, ast.Attribute) and node.attr == "set_epoch" for node in module.nodes)
 
 
 def _shuffles(call: ast.Call) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.calling.optimizing import optimized
 from whichrank.source.code.calling.spawning import spawned
 from whichrank.source.code.evaluating.containers import EACH, ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
@@ -57,7 +58,6 @@ _KINDS = {
     "no_sync": frozenset({"no_sync"}), "ZeroRedundancyOptimizer": frozenset({"zero"}),
 }  # fmt: skip
 _EQUAL_SAMPLERS = frozenset({"DistributedSampler", "DistributedBatchSampler", "RandomSampler", "SequentialSampler"})
-_SCHEDULE = re.compile(r"(?:LR|LRScheduler|get_\w{0,80}?_schedule\w{0,80})$")
 _PARALLEL_GROUP = re.compile(r"get_(?:tensor_model|pipeline_model|model|context|expert_model)_parallel_group")
 """Megatron's groups: the ranks are cut into several of each."""
 NAMED = {
@@ -163,7 +163,7 @@ def special(frame: Frame, made: Call) -> Value | None:
             return _forward(frame, made, min(tags))
     if isinstance(made.node.func, ast.Subscript) and (tags := made.receiver.tags & {"ddp", "fsdp", "deepspeed"}):
         return _forward(frame, made, min(tags))
-    _schedule(frame, made)
+    optimized(frame, made)
     seeding(frame, made)
     for known in (_collection, _object, _changed, _wrapped, spawned, _clipped, tensor, _unwrapped, arranged):
         value = known(frame, made)
@@ -373,16 +373,6 @@ def _deepspeed(frame: Frame, made: Call) -> Value:
     frame.analysis.operations += 1
     engine = Value(tags=frozenset({"deepspeed"}))
     return Value(items=(engine, UNKNOWN, Value(tags=frozenset({"loader"})), UNKNOWN))
-
-
-def _schedule(frame: Frame, made: Call) -> None:
-    """A schedule of the learning rate is made: what it is made with has to be the same on all ranks."""
-    if _SCHEDULE.search(made.name):
-        taint = union(*(value.taint for value in made.args[1:]), *(value.taint for value in made.keywords.values()))
-        if taint:
-            from whichrank.source.code.summaries import Schedule
-
-            frame.analysis.schedules.append(Schedule(frame.function.module, made.node.lineno, taint))
 
 
 def _clipped(frame: Frame, made: Call) -> Value | None:

@@ -13,6 +13,9 @@ from whichrank.source.nodes import walk
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
+    from whichrank.source.code.index import Function
+    from whichrank.source.code.summaries import Summary
+    from whichrank.source.code.values import Taint, Value
 
 LIBRARIES = ("torch", "numpy", "random")
 _SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all", "init_seeds", "fix_seed"})
@@ -62,4 +65,15 @@ def seeding(frame: Frame, made: Call) -> None:
     """A seed is set: what it is made of may differ between ranks."""
     if made.name in _SEEDS and made.args:
         for library in _seeded_by(made.node, made.full):
-            frame.analysis.seedings.append((library, made.args[0].taint))
+            _set(frame, library, made.args[0].taint)
+
+
+def seeded_by(frame: Frame, target: Function, summary: Summary, bound: dict[str, Value]) -> None:
+    """A helper that sets seeds is called: with what this call passes, whatever other calls do."""
+    for library, taint in list(summary.seedings):
+        _set(frame, library, frame.analysis.substitute(taint, target, bound))
+
+
+def _set(frame: Frame, library: str, taint: Taint) -> None:
+    frame.seedings.add((library, taint))
+    frame.analysis.seedings.add((library, taint))

@@ -43,16 +43,24 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     judge.judge_later()
     judge.judge_groups()
     partings = list(_at_calls(list(_once(judge.partings))))
-    case = ProgramCase(partings, judge.disagreements, pairings(analysis), operations=analysis.operations)
+    case = ProgramCase(partings, judge.disagreements, operations=analysis.operations)
     case.disagreements += _disagreements(analysis)
     called = frozenset(name for module in project.modules.values() for name in called_names(module))
     case.habits += habits(project, called)
+    case.habits += _steps_left_out(judge) if "average_parameters" not in called else []
     case.habits += in_wrong_order(project, called)
     case.habits += never_destroyed(analysis, called)
     case.habits += unseeded(project, called, analysis.seeded)
     case.habits += past_wrappers(analysis, called)
     case.habits += _schedules(analysis)
+    case.pairings += pairings(analysis)  # last: it reads functions again, for single calls of them
     return case, analysis
+
+
+def _steps_left_out(judge: Judge) -> Iterator[Habit]:
+    """Steps of the optimizer that some ranks leave out, where no collective is left out for the same reason."""
+    told = {ref for parting in judge.partings for ref in (parting.at, *(reason.ref for reason in parting.reasons))}
+    return (habit for habit in judge.habits if told.isdisjoint(habit.others))
 
 
 def _once(partings: list[Parting]) -> Iterator[Parting]:
@@ -120,7 +128,7 @@ def _payload(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
     apart = groups.parts(reasons, op.group) if op.group else bool(reasons)
     if apart and op.kind == "collective":
         yield Disagreement("dtype", operation(op), _reasons(analysis, reasons), "its type differs between ranks")
-    reasons = [o for o in analysis.resolve(payload.length) if o.kind in {"rank", "data"}]
+    reasons = [o for o in analysis.resolve(payload.length) if o.kind in {"rank", "data", "random"}]
     if reasons and op.kind == "collective" and not op.group:
         yield Disagreement("size", operation(op), _reasons(analysis, reasons), "its size differs between ranks")
 

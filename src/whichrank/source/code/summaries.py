@@ -38,6 +38,8 @@ class Summary:
     """Conditions under which it ends this rank quietly."""
     groups: set[str] = field(default_factory=set)
     """Parameters that are groups of its operations."""
+    seedings: set[tuple[str, Taint]] = field(default_factory=set)
+    """Seeds that it sets, with the library and why they may differ."""
 
 
 @dataclass(slots=True)

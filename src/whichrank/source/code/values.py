@@ -43,6 +43,10 @@ CLEAN: Taint = frozenset()
 NO_TAGS: frozenset[str] = frozenset()
 
 
+WORLD_SIZE = "world size"
+"""Marks the number of ranks."""
+
+
 class Value(NamedTuple):
     taint: Taint = CLEAN
     length: Taint = CLEAN
@@ -163,6 +167,10 @@ def _same(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
 def constant(value: Any) -> Value:
     """The same on every rank."""
     return Value(ranks=(value,) * WORLD)
+
+
+def world_size() -> Value:
+    return constant(WORLD).tagged(WORLD_SIZE)
 
 
 def per_rank(function: Callable[..., Any], *arguments: Value) -> tuple[Any, ...] | None:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.source.code.calling.implicit import operator_method
+from whichrank.source.code.evaluating.equal_sizes import even_share, rows_of
 from whichrank.source.code.evaluating.expressions import AMOUNT, evaluate, mixed
 from whichrank.source.code.evaluating.names import ALIAS
 from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.events import Risk
 from whichrank.source.code.index import Function
 from whichrank.source.code.statements.loops import COUNTER, elements, object_length
-from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value, per_rank, union
+from whichrank.source.code.values import CLEAN, NO_TAGS, UNKNOWN, Origin, Taint, Value, per_rank, union
 
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call
@@ -26,7 +27,8 @@ def _length(frame: Frame, made: Call) -> Value:
     taint = union(value.length, object_length(frame, value))
     if "element" in value.tags or not value.length:
         taint = union(taint, frozenset(o for o in value.taint if isinstance(o, Origin) and o.kind == "data"))
-    return Value(taint, ranks=per_rank(len, value))
+    tags = rows_of(made.node.args[0]) if made.node.args else NO_TAGS
+    return Value(taint, tags=tags, ranks=per_rank(len, value))
 
 
 def _shown(frame: Frame, made: Call) -> Value:
@@ -62,6 +64,8 @@ def _asked(frame: Frame, condition: ast.Lambda, element: Value) -> Taint:
 def _range(_frame: Frame, made: Call) -> Value:
     taint = union(*(value.taint for value in made.args))
     ranks = per_rank(_small_range, *made.args) if made.args else None
+    if len(made.args) == 3 and even_share(UNKNOWN, *made.args[1:]):
+        taint = CLEAN
     return Value(CLEAN, taint, frozenset({COUNTER}), ranks)
 
 

@@ -15,23 +15,25 @@ from whichrank.source.code.calling.past_wrapper import passed_by
 from whichrank.source.code.calling.silencing import switched
 from whichrank.source.code.evaluating.choices import CARRIED, PRESENT
 from whichrank.source.code.evaluating.containers import groups_of, looked_up, put_there
+from whichrank.source.code.evaluating.equal_sizes import rows_of
 from whichrank.source.code.evaluating.expressions import AMOUNT, evaluate, mixed
 from whichrank.source.code.evaluating.names import ALIAS, WRAPPERS
 from whichrank.source.code.evaluating.tensors import numpy_type
-from whichrank.source.code.evaluating.types import RAGGED, of_types
+from whichrank.source.code.evaluating.types import FRACTION, RAGGED, is_fraction, of_types
 from whichrank.source.code.events import Enter, Event, Fork, Risk
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.values import (
+    NO_TAGS,
     UNKNOWN,
     WORLD,
     Callee,
     Origin,
     Value,
-    constant,
     functions_of,
     join,
     objects_of,
     union,
+    world_size,
 )
 
 if TYPE_CHECKING:
@@ -302,7 +304,7 @@ def _unknown(frame: Frame, made: Call) -> Value:
         origin = Origin("exception", f"{made.name}() may fail on one rank alone", *frame.at(made.node))
         frame.emit(Risk(origin, made.node.lineno))
     if made.name in SAME_EVERYWHERE:
-        return constant(WORLD) if made.name == "get_world_size" and not made.args else UNKNOWN
+        return world_size() if made.name == "get_world_size" and not made.args else UNKNOWN
     if (held := _from_container(frame, made)) is not None:
         return held
     given = [*made.args, *(v for k, v in made.keywords.items() if k not in libraries.PLACEMENT)]
@@ -341,6 +343,14 @@ def _from_container(frame: Frame, made: Call) -> Value | None:
     return None
 
 
+def _marks(made: Call) -> list[str]:
+    """What kind of number or mask a call makes of a tensor."""
+    if isinstance(made.node.func, ast.Attribute):
+        marks = [_MARKS[made.name]] if made.name in _MARKS else []
+        return [*marks, FRACTION] if made.name == "item" and is_fraction(made.node.func.value) else marks
+    return [FRACTION] if made.name == "float" else []
+
+
 def _computed(frame: Frame, made: Call, value: Value) -> Value:
     """What a call of a library makes of its arguments: whether it differs, and in what."""
     unwrapped = made.name == "module" and bool(made.receiver.tags & WRAPPERS)
@@ -360,9 +370,10 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
     if made.name == "size" and made.receiver.length and made.args and made.args[0].ranks not in (None, (0,) * WORLD):
         return UNKNOWN  # a filter keeps fewer rows, not fewer columns
     if made.name in libraries.COUNTS:
-        return Value(union(value.taint, made.receiver.length))
-    if isinstance(made.node.func, ast.Attribute) and (mark := _MARKS.get(made.name)) and value.taint:
-        return value.tagged(mark)
+        rows = rows_of(made.node.func.value) if isinstance(made.node.func, ast.Attribute) else NO_TAGS
+        return Value(union(value.taint, made.receiver.length), tags=rows)
+    if value.taint and (numbers := _marks(made)):
+        return value.tagged(*numbers)
     if made.name in READS or made.name in _LISTS:  # what lies under a name of this rank's own
         own = union(*(value.taint for value in made.args))
         return value._replace(length=union(value.length, own)) if own else value

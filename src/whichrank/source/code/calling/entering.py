@@ -9,14 +9,17 @@ from whichrank.facts.collectives import rank_sources
 from whichrank.source.code import libraries
 from whichrank.source.code.calling import binding
 from whichrank.source.code.calling.sources import environment, rank_value
+from whichrank.source.code.evaluating.types import FRACTION
 from whichrank.source.code.events import (
     Enter,
 )
 from whichrank.source.code.index import Class, Function
 from whichrank.source.code.paths.groups import SIZE_NAME
+from whichrank.source.code.randomness import seeded_by
 from whichrank.source.code.statements.leaving import quit_by
 from whichrank.source.code.statements.loops import object_length
 from whichrank.source.code.values import (
+    CLEAN,
     UNKNOWN,
     ParamOrigin,
     Value,
@@ -68,6 +71,8 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
     if summary.groups:
         _passed_groups(frame, made, entry, summary)
     _changed_here(frame, target, summary, bound)
+    if summary.seedings:
+        seeded_by(frame, target, summary, bound)
     if summary.quits:
         quit_by(frame, summary, target, bound, made.node.lineno)
     alike = made.name in _PROBES | _AGREE or SIZE_NAME.search(made.name) is not None
@@ -128,7 +133,8 @@ def _changed_here(frame: Frame, target: Function, summary: Summary, bound: dict[
         if isinstance(origin, ParamOrigin) or origin.kind not in {"rank", "part", "host"}
     )
     for name in summary.counts if apart else ():
-        frame.analysis.gather(target.owner, name, Value(apart))
+        fraction = FRACTION in summary.writes.get(name, UNKNOWN).tags
+        frame.analysis.gather(target.owner, name, Value(apart, cast=apart if fraction else CLEAN))
     often = union(apart, *frame.loops)
     for name in summary.grows if often else ():
         frame.analysis.gather(target.owner, name, Value(length=often))

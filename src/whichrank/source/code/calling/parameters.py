@@ -21,7 +21,7 @@ from whichrank.source.code.statements.loops import (
     MASK_NAME,
     QUEUES,
 )
-from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, ParamOrigin, Taint, Value, constant
+from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, ParamOrigin, Taint, Value, world_size
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -40,7 +40,7 @@ def parameter(frame: Frame, name: str) -> Value:
     if source is not None and not counted:
         return rank_value(frame, node, f"the parameter {name}", source.kind, source.axis)
     if name in WORLD_NAMES and brought.ranks is None:
-        return constant(WORLD)
+        return world_size()
     if SIZE_NAME.search(name):
         return brought._replace(taint=CLEAN, length=CLEAN)
     taint: Taint = frozenset({ParamOrigin(frame.function, name)})

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.evaluating.disks import asked_directory
-from whichrank.source.code.values import (
-    UNKNOWN,
-    WORLD,
-    Origin,
-    Value,
-    constant,
-    per_rank,
-)
+from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, per_rank, world_size
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -58,6 +51,6 @@ def environment(frame: Frame, node: ast.AST, name: object) -> Value:
     if source is None:
         if (directory := asked_directory(name)) is not None:
             return directory
-        return constant(WORLD) if name == "WORLD_SIZE" else UNKNOWN
+        return world_size() if name == "WORLD_SIZE" else UNKNOWN
     value = rank_value(frame, node, f"the environment variable {name}", source.kind, source.axis)
     return value._replace(ranks=per_rank(str, value))

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from whichrank.source.code.evaluating import equal_sizes
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.ordering import other_order
-from whichrank.source.code.evaluating.types import type_of
+from whichrank.source.code.evaluating.types import becomes_fraction, type_of
 from whichrank.source.code.index import Function
 from whichrank.source.code.values import (
     CLEAN,
@@ -68,6 +69,7 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
         merged = merged._replace(ranks=picked)
     elif merged.ranks is not None and one.ranks != two.ranks:
         merged = merged._replace(ranks=None)
+    filled = equal_sizes.filled(test, one, two)
     if differs(test) and not ("shared" in one.tags and "shared" in two.tags):
         shape = union(merged.length, test.taint) if _other_length(one, two) else merged.length
         tags = merged.tags
@@ -87,7 +89,7 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
             merged = merged._replace(fields=_fields_by(test, one, two, merged.fields))
         if len(merged.holds) > 1 and not _has_more(one, two):
             merged = _either_function(test, one, two, merged)
-    return merged
+    return merged if filled is None else merged._replace(length=filled.length)
 
 
 def _fields_by(test: Value, one: Value, two: Value, fields: Mapping[Any, Value]) -> Mapping[Any, Value]:
@@ -120,6 +122,8 @@ def other_type(one: Value, two: Value) -> bool:
     known = type_of(one), type_of(two)
     if all(known):
         return known[0] != known[1]
+    if becomes_fraction(one, two):
+        return True
     for prefix in ("cast:", "dtype:"):
         kinds = [{tag for tag in value.tags if tag.startswith(prefix)} for value in (one, two)]
         if kinds[0] != kinds[1] and (prefix == "cast:" or (kinds[0] and kinds[1])):

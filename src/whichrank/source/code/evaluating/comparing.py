@@ -9,6 +9,7 @@ from typing import Any
 
 from whichrank.source.code.values import (
     WORLD,
+    WORLD_SIZE,
     Value,
     per_rank,
     union,
@@ -26,7 +27,9 @@ def within_world(ranks: tuple[Any, ...] | None, *operands: Value) -> tuple[Any, 
     if ranks is None or len(set(map(str, ranks))) > 1 or not any(operand.taint for operand in operands):
         return ranks
     for operand in operands:
-        if operand.ranks is not None and any(_beyond(value) for value in operand.ranks):
+        if operand.ranks is None or WORLD_SIZE in operand.tags or len(set(map(str, operand.ranks))) > 1:
+            continue
+        if _beyond(operand.ranks[0]):
             return None
     return ranks
 

@@ -11,7 +11,7 @@ from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling import implicit
 from whichrank.source.code.calling.handed_over import HANDED_OVER
 from whichrank.source.code.calling.sources import KEYS, asked_environment, rank_value
-from whichrank.source.code.evaluating import neighbours
+from whichrank.source.code.evaluating import equal_sizes, neighbours
 from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, chosen, in_doubt, logic
 from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_chance, within_world
 from whichrank.source.code.evaluating.containers import (
@@ -27,7 +27,7 @@ from whichrank.source.code.evaluating.containers import (
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, is_local_path
 from whichrank.source.code.evaluating.names import WRAPPERS, attribute, name
 from whichrank.source.code.evaluating.ordering import REVERSED
-from whichrank.source.code.evaluating.types import of_types
+from whichrank.source.code.evaluating.types import FRACTION, of_types
 from whichrank.source.code.events import Fork
 from whichrank.source.code.index import from_lambda, last_name
 from whichrank.source.code.values import (
@@ -58,8 +58,6 @@ _MASK = frozenset({"mask"})
 DEVICE_NUMBER = "device number"
 AMOUNT = "amount"
 """Marks a number that was taken from data: `lengths.max().item()`."""
-COLUMNS = "columns"
-"""Marks a place in a shape that is not the first: a filter keeps fewer rows, not fewer columns."""
 OWN_WIDTH = "own width"
 """Marks a tensor that is as wide as the longest sequence of this rank's batch."""
 _PADDED_FIELDS = frozenset({"input_ids", "attention_mask"})
@@ -99,6 +97,8 @@ def _constant(_frame: Frame, node: ast.Constant) -> Value:
 def _binary(frame: Frame, node: ast.BinOp) -> Value:
     left, right = evaluate(frame, node.left), evaluate(frame, node.right)
     result = mixed([left, right])
+    if sized := equal_sizes.marks(node.op, left, right):
+        result = result.tagged(*sized)
     if isinstance(node.op, ast.Mult):
         ranks = per_rank(_times, left, right)
         length = union(left.length, right.length, right.taint if left.items is not None else CLEAN)
@@ -114,6 +114,8 @@ def _binary(frame: Frame, node: ast.BinOp) -> Value:
         length = union(left.length, right.length)
     if isinstance(node.op, ast.Div) and "path" in left.tags:
         return result.tagged("path")
+    if isinstance(node.op, ast.Div) or FRACTION in left.tags | right.tags:
+        result = result.tagged(FRACTION)
     if ranks is None and (way := neighbours.shift(node.op, left, right)):
         return result.tagged(way)._replace(length=length)
     if isinstance(node.op, _SET_OPERATORS):
@@ -158,7 +160,8 @@ def _compare(frame: Frame, node: ast.Compare) -> Value:
         return UNKNOWN  # which keys a batch or a configuration has
     ranks = within_world(per_rank(COMPARE[kind], left, right), left, right)
     taint = union(left.taint, right.taint, right.length if kind in {ast.In, ast.NotIn} else CLEAN)
-    return Value(taint, tags=_MASK if taint and ranks is None else NO_TAGS, ranks=ranks)
+    tags = equal_sizes.asked(left, right) | (_MASK if taint and ranks is None else NO_TAGS)
+    return Value(taint, tags=tags, ranks=ranks)
 
 
 def _device_number(frame: Frame, value: Value, node: ast.AST) -> Value:
@@ -230,12 +233,15 @@ def _set(frame: Frame, node: ast.Set) -> Value:
 
 
 def _slice(frame: Frame, base: Value, node: ast.Slice) -> Value:
-    ends = [evaluate(frame, end) for end in (node.lower, node.upper, node.step) if end is not None]
+    sides = [evaluate(frame, end) if end is not None else None for end in (node.lower, node.upper, node.step)]
+    ends = [end for end in sides if end is not None]
     marks = union(*(end.taint for end in ends))
-    length = CLEAN if equal_chunk(frame, node) else marks
+    length = CLEAN if equal_chunk(frame, node) or equal_sizes.even_share(base, sides[1], sides[2]) else marks
     tags = base.tags & (CARRIED | {"loader", "set"}) | {tag for tag in base.tags if tag.startswith(("dtype:", "cast:"))}
     if node.step is not None and ast.unparse(node.step) == "-1":
         tags |= {REVERSED}
+    if node.lower is None and node.step is None and ends:
+        tags |= equal_sizes.cut(ends[0])
     agreed = node.lower is None and node.upper is not None and AGREED_TAG in ends[0].tags and not ends[0].taint
     length = CLEAN if agreed else union(base.length, length)  # `mine[:fewest]`
     return Value(union(base.taint, marks), length, tags, order=base.order)
@@ -249,8 +255,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     if key in KEYS and base.fields is None and not any(isinstance(origin, Origin) for origin in base.taint):
         source = rank_sources("attribute")[key]
         return rank_value(frame, node, ast.unparse(node), source.kind, source.axis)
-    if last_name(node.value) == "shape" and _columns(node.slice):
-        return mixed([base]).tagged(COLUMNS)
+    if last_name(node.value) == "shape" and (place := equal_sizes.place_in_shape(node)) is not None:
+        return mixed([base]).tagged(*place)
     if isinstance(node.slice, ast.Slice):
         return _slice(frame, base, node.slice)
     index = evaluate(frame, node.slice)
@@ -292,15 +298,6 @@ def _missing(frame: Frame, condition: ast.expr) -> Taint:
         return CLEAN
     none = isinstance(condition.comparators[0], ast.Constant) and condition.comparators[0].value is None
     return frame.aside(condition.left)[1].taint if none else CLEAN
-
-
-def _columns(index: ast.expr | None) -> bool:
-    """Whether a place in a shape is not the first: `shape[1]`, `shape[-1]`, `shape[1:]`."""
-    if isinstance(index, ast.Slice):
-        index = index.lower
-    if isinstance(index, ast.UnaryOp):
-        index = index.operand
-    return isinstance(index, ast.Constant) and isinstance(index.value, int) and index.value > 0
 
 
 def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:

@@ -14,7 +14,7 @@ from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.types import DTYPES
 from whichrank.source.code.index import Class, Function, Module, dotted, resolve
 from whichrank.source.code.paths.groups import SIZE_NAME, WORLD_GROUP, is_world
-from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, constant, union
+from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, constant, union, world_size
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -53,7 +53,7 @@ def name(frame: Frame, node: ast.Name) -> Value:
     source = rank_sources("attribute").get(node.id)
     if source is not None and node.id not in frame.function.module.imports:
         return rank_value(frame, node, node.id, source.kind, source.axis)
-    return constant(WORLD) if node.id in WORLD_NAMES else reference(frame, node.id)
+    return world_size() if node.id in WORLD_NAMES else reference(frame, node.id)
 
 
 def reference(frame: Frame, text: str) -> Value:
@@ -125,7 +125,7 @@ def _setting(frame: Frame, text: str, name: str, base: Value) -> Value | None:
 def _same_for_all(text: str, name: str) -> Value | None:
     """Attributes of torch.distributed, and the size of the world."""
     if name in WORLD_NAMES:
-        return constant(WORLD)
+        return world_size()
     if "ReduceOp." in text:
         return constant(text.rpartition(".")[2])
     if is_world(text):

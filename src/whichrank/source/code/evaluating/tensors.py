@@ -6,9 +6,10 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from whichrank.source.code.evaluating import equal_sizes
 from whichrank.source.code.evaluating.choices import CARRIED
 from whichrank.source.code.evaluating.names import TYPE
-from whichrank.source.code.evaluating.types import DTYPES, RAGGED, type_of
+from whichrank.source.code.evaluating.types import DTYPES, RAGGED, own_kind, type_of
 from whichrank.source.code.index import last_name
 from whichrank.source.code.values import (
     CLEAN,
@@ -60,12 +61,21 @@ def tensor(frame: Frame, made: Call) -> Value | None:
         return made.args[0]._replace(ranks=None, items=None)
     if made.name in _COUNTS:
         return _counted(frame, made)
-    if made.full in _JOINED and made.args and (length := _filtered(made.args[0])):
-        tags = frozenset().union(*(value.tags & CARRIED for value in made.args))
-        return Value(union(*(value.taint for value in made.args)), length, tags)
+    if made.full in _JOINED and made.args and made.node.args:
+        return _joined(made)
     if made.name == "chunk":
         return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
     return None
+
+
+def _joined(made: Call) -> Value | None:
+    """`torch.cat(parts)`: longer where this rank's own data let more through, unless it is filled up."""
+    tags = frozenset().union(*(value.tags & CARRIED for value in made.args))
+    taint = union(*(value.taint for value in made.args))
+    if mark := equal_sizes.joined(made.node.args[0], made.args[0]):
+        return Value(taint, tags=tags | mark)
+    length = _filtered(made.args[0])
+    return Value(taint, length, tags) if length else None
 
 
 def _filtered(value: Value) -> Taint:
@@ -80,6 +90,7 @@ def _made(frame: Frame, made: Call) -> Value:
     length = union(*(value.taint for value in sizes if "columns" not in value.tags))
     shape = ", ".join(map(ast.unparse, made.node.args))[:80]
     tags = frozenset({f"dtype:{kind}" for kind in (_dtype(made),) if kind} | {f"shape:{shape}"})
+    tags |= equal_sizes.lacking(sizes)
     own = made.keywords.get("generator", UNKNOWN).taint
     if made.name in _RANDOM and "torch" not in frame.analysis.seeded and "generator" not in made.keywords:
         own = union(own, frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))}))
@@ -111,6 +122,8 @@ def _from_data(made: Call) -> Value:
     kinds = {_dtype(made)} if typed else _element_types(first, made.node.args[0] if made.node.args else None)
     if len(kinds) > 1 and not cast:
         cast = first.taint
+    if not typed and not cast:
+        cast = own_kind(first)
     if not typed and not cast and _whole_numbers(first, made.node.args[0]):
         cast = first.length  # a list that is empty here makes a tensor of float32
     tags = {f"dtype:{kind}" for kind in kinds if kind and len(kinds) == 1}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterable, Mapping
 
-from whichrank.source.code.values import Value
+from whichrank.source.code.values import CLEAN, Taint, Value, union
 
 RAGGED = "ragged"
 """Marks a list of tensors that are longer on some ranks than on others."""
@@ -26,6 +28,37 @@ RECEIVES: Mapping[str, tuple[tuple[str, int], tuple[str, int]]] = {
     "scatter": (("tensor", 0), ("scatter_list", 1)),
 }
 """Where an operation receives, and what it sends."""
+
+
+FRACTION = "fraction"
+"""Marks a plain number with a decimal point: `loss.item()`."""
+_FRACTIONS = re.compile(r"loss|entropy|nll|\.(?:mean|norm|std|var|exp|log|sqrt)\(")
+
+
+def is_fraction(tensor: ast.expr) -> bool:
+    """Whether `tensor.item()` is a number with a decimal point, as far as the expression says."""
+    return _FRACTIONS.search(ast.unparse(tensor)) is not None
+
+
+def becomes_fraction(one: Value, two: Value) -> bool:
+    """Whether one is a whole number and the other is not."""
+    return (is_whole(one) and FRACTION in two.tags) or (is_whole(two) and FRACTION in one.tags)
+
+
+def is_whole(value: Value) -> bool:
+    return value.ranks is not None and type(value.ranks[0]) is int
+
+
+def own_kind(numbers: Value) -> Taint:
+    """Why some ranks have whole numbers where others have fractions; one fraction makes all of them such."""
+    parts = numbers.items or (numbers,)
+    if any(_surely_fraction(part) for part in parts):
+        return CLEAN
+    return union(*(part.cast for part in parts if FRACTION in part.tags))
+
+
+def _surely_fraction(value: Value) -> bool:
+    return (FRACTION in value.tags and not value.cast) or (value.ranks is not None and type(value.ranks[0]) is float)
 
 
 def type_of(value: Value) -> str:

@@ -13,6 +13,7 @@ from whichrank.source.code.events import (
     Event,
     Loop,
     Op,
+    Update,
     blocks,
 )
 from whichrank.source.code.index import Module
@@ -111,7 +112,7 @@ def ops(events: Iterable[Event]) -> Iterator[Op]:
 def speaks(events: Iterable[Event]) -> bool:
     """Whether an operation, or a call that may lead to one, is in there."""
     for event in events:
-        if isinstance(event, Op | Enter):
+        if isinstance(event, Op | Enter | Update):
             return True
         if any(speaks(block) for block in blocks(event)):
             return True

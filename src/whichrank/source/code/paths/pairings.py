@@ -48,6 +48,8 @@ class _Player:
         self.callers: dict[Function, set[Function]] = defaultdict(set)
         self.guarded: set[Function] = set()
         """Functions that some ranks alone call: they say nothing by themselves."""
+        self.calls: dict[Enter, list[Event]] = {}
+        """What functions do in single calls of them."""
 
     def all(self) -> list[Pairing]:
         own = []
@@ -153,7 +155,7 @@ class _Player:
                 return True
             elif isinstance(event, Enter):
                 if event.function in self.reach:
-                    self._follow(self.analysis.summary(event.function).events, rank, todo, depth + 1)
+                    self._follow(self._inside(event), rank, todo, depth + 1)
             elif isinstance(event, Fork):
                 if self._fork(event, rank, todo, depth):
                     return True
@@ -163,6 +165,16 @@ class _Player:
                     return True
         return False
 
+    def _inside(self, call: Enter) -> list[Event]:
+        """What a function does where it is called: its partners may be among its arguments, `swap(rank - 1)`."""
+        given = {name: value for name, value in call.arguments.items() if value.ranks is not None}
+        known = {name: self.analysis.brought(call.function, name).ranks for name in given}
+        if all(given[name].ranks == known[name] for name in given):
+            return self.analysis.summary(call.function).events
+        if call not in self.calls:
+            self.calls[call] = self.analysis.read_for(call.function, call.arguments)
+        return self.calls[call]
+
     def _reaches(self, events: list[Event]) -> bool:
         return any(
             (isinstance(event, Op) and event.kind in P2P) or (isinstance(event, Enter) and event.function in self.reach)
@@ -170,7 +182,7 @@ class _Player:
         )
 
     def _fork(self, event: Fork, rank: int, todo: list[tuple[Op, int]], depth: int) -> bool:
-        if event.test.ranks is not None and len({bool(v) for v in event.test.ranks}) > 1:
+        if event.test.ranks is not None and event.test.taint:  # `rank < peer` may hold for all of them
             return self._follow(event.then if event.test.ranks[rank] else event.other, rank, todo, depth)
         one, two = self._reaches(event.then), self._reaches(event.other)
         if not one and not two:

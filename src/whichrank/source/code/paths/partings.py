@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.records.code import Disagreement, Parting, Reason, Shape
+from whichrank.records.code import Disagreement, Habit, Parting, Reason, Shape
 from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.calling.decorating import tries_again
 from whichrank.source.code.events import (
@@ -20,7 +20,7 @@ from whichrank.source.code.events import (
     exits,
 )
 from whichrank.source.code.index import Function
-from whichrank.source.code.paths import even, groups
+from whichrank.source.code.paths import even, groups, updates
 from whichrank.source.code.paths.differences import (
     Rest,
     asks_for_group,
@@ -56,6 +56,7 @@ class Judge:
         self.sequences = Sequences(analysis)
         self.partings: list[Parting] = []
         self.disagreements: list[Disagreement] = []
+        self.habits: list[Habit] = []
         self.function: Function
         self.generator = False
 
@@ -153,6 +154,8 @@ class Judge:
             return
         before = len(self.partings)
         self._parted(event, after, reasons)
+        if len(self.partings) == before:
+            self.habits += updates.left_out(self, event, after, reasons)
         if self.function.name == "training_step" and len(self.partings) == before:
             self._skipped_step(event, reasons)
 
@@ -297,7 +300,7 @@ class Judge:
                 if a != b and a and b and constant_text(a) and constant_text(b):
                     said = f"{a} on some ranks, {b} on the others (line {two.op.line})"
                     self.disagreements.append(
-                        Disagreement(about, operation(one.op), tuple(map(self._reason, reasons)), said)  # type: ignore[arg-type]
+                        Disagreement(about, operation(one.op), tuple(map(self.reason, reasons)), said)  # type: ignore[arg-type]
                     )
                     break
 
@@ -362,7 +365,7 @@ class Judge:
         self.partings.append(
             Parting(
                 shape,
-                tuple(map(self._reason, reasons[:4])),
+                tuple(map(self.reason, reasons[:4])),
                 place(self.function.module, line),
                 test,
                 tuple(operation(s.op) for s in here[:12]),
@@ -373,7 +376,7 @@ class Judge:
             )
         )
 
-    def _reason(self, origin: Origin) -> Reason:
+    def reason(self, origin: Origin) -> Reason:
         module = next(
             (m for m in self.analysis.project.modules.values() if m.label == origin.file), self.function.module
         )
