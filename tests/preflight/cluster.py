@@ -165,7 +165,7 @@ class Cluster:
         raise AssertionError(f"no sshd on {host.name}")
 
     def inside(
-        self, name: str, *words: str, check: bool = True, limit_s: float = 170
+        self, name: str, *words: str, check: bool = True, limit_s: float = 170, cwd: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """A command with the network and the hosts file of a host."""
         hosts = self.folder / f"hosts.{name}"
@@ -174,7 +174,7 @@ class Cluster:
         return subprocess.run(
             ["ip", "netns", "exec", self.host(name).namespace, "unshare", "--mount", "sh", "-c",
              f'{script} && exec "$@"', "sh", *words],
-            capture_output=True, text=True, timeout=limit_s, check=check,
+            capture_output=True, text=True, timeout=limit_s, check=check, cwd=cwd,
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
         )  # fmt: skip
 

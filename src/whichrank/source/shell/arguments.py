@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from whichrank.source.shell.words import Field
 
 _BACKEND = re.compile(r"--(?:[\w-]*[-_])?backend")
-_NODES = re.compile(r"(?:--)?(?:[\w.]*\btrainer\.)num_nodes|--(?:num[-_]nodes|nnodes)")
-_DEVICES = re.compile(r"(?:--)?(?:[\w.]*\btrainer\.)devices|--(?:devices|gpus|num[-_]gpus|gpus[-_]per[-_]node)")
+_NODES = re.compile(r"(?:--)?(?:(?<![\w.])[\w.]{0,60}\b)?trainer\.num_nodes|--(?:num[-_]nodes|nnodes)")
+_DEVICES = re.compile(
+    r"(?:--)?(?:(?<![\w.])[\w.]{0,60}\b)?trainer\.devices|--(?:devices|gpus|num[-_]gpus|gpus[-_]per[-_]node)"
+)
 _WORKERS = re.compile(r"--num[-_]workers")
 _CONFIG = re.compile(r"--(?:deepspeed|ds)(?:[-_]config(?:[-_]file)?)?")
 _MODEL_PARALLEL = re.compile(
