@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
+
+from whichrank.evidence.extension import built
 
 _VERSION = 1
 """Of what `_native.decode` takes and returns: a library left over from another version is not used."""
@@ -49,13 +50,7 @@ class Records:
 @lru_cache(maxsize=1)
 def library() -> ModuleType | None:
     """The library, unless it was not built or WHICHRANK_NATIVE=0 switches it off."""
-    if os.environ.get("WHICHRANK_NATIVE") == "0":
-        return None
-    try:
-        from whichrank.evidence.pickle import _native
-    except ImportError:
-        return None
-    return _native if _native.VERSION == _VERSION else None
+    return built("whichrank.evidence.pickle._native", _VERSION)
 
 
 def records(data: bytes, wanted: Wanted) -> Records | None:

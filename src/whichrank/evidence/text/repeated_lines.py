@@ -6,7 +6,6 @@ telling numbers: ranks, processes, devices, codes of errors. What lies between t
 
 from __future__ import annotations
 
-import os
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from whichrank.evidence.extension import built
 from whichrank.evidence.text.chunks import Chunk, Indices
 
 _LOOKS = 1 << 12
@@ -88,13 +88,7 @@ def speaker(line: bytes) -> tuple[bytes, ...]:
 @lru_cache(maxsize=1)
 def library() -> ModuleType | None:
     """What tells looks in C (`_looks.c`), unless it was not built or WHICHRANK_NATIVE=0 switches it off."""
-    if os.environ.get("WHICHRANK_NATIVE") == "0":
-        return None
-    try:
-        from whichrank.evidence.text import _looks
-    except ImportError:
-        return None
-    return _looks if _looks.VERSION == _VERSION else None
+    return built("whichrank.evidence.text._looks", _VERSION)
 
 
 def keys(chunk: Chunk, lines: Indices) -> list[int]:

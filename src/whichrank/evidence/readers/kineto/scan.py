@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from types import ModuleType
 from typing import NamedTuple
+
+from whichrank.evidence.extension import built
 
 _VERSION = 1
 """Of what `_scan.scan` takes and returns: a library left over from another version is not used."""
@@ -33,13 +34,7 @@ class Scanned(NamedTuple):
 @lru_cache(maxsize=1)
 def library() -> ModuleType | None:
     """The library, unless it was not built or WHICHRANK_NATIVE=0 switches it off."""
-    if os.environ.get("WHICHRANK_NATIVE") == "0":
-        return None
-    try:
-        from whichrank.evidence.readers.kineto import _scan
-    except ImportError:
-        return None
-    return _scan if _scan.VERSION == _VERSION else None
+    return built("whichrank.evidence.readers.kineto._scan", _VERSION)
 
 
 Fast = Callable[[bytes, int], "Scanned | None"]
