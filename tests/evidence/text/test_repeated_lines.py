@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections.abc import Callable
 from itertools import islice
 
 import pytest
 
 from tests.conftest import ROOT
-from whichrank.evidence.text import repeated_lines
+from whichrank.evidence.text import repeated_lines, words
 from whichrank.evidence.text.chunks import PADDING, Chunk
+from whichrank.evidence.text.native import library
 from whichrank.evidence.text.repeated_lines import Held, Often, key_of, keys
+from whichrank.evidence.text.words import places_of
 
 WRITTEN = [
     b"",
@@ -54,17 +56,88 @@ def recorded() -> list[bytes]:
     return [line for path in logs for line in islice(path.read_bytes().split(b"\n"), 400)]
 
 
-@pytest.mark.skipif(repeated_lines.library() is None, reason="the library in C was not built")
+needs_library = pytest.mark.skipif(library() is None, reason="the library in C was not built")
+
+
+@pytest.fixture
+def in_python(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From the call on, what is asked for is done in Python."""
+
+    def switch() -> None:
+        for module in (repeated_lines, words):
+            monkeypatch.setattr(module, "library", lambda: None)
+
+    return switch
+
+
+def same_groups(some: list[int], others: list[int]) -> bool:
+    """Whether two lists of numbers tell the same apart."""
+    return len(set(zip(some, others, strict=True))) == len(set(some)) == len(set(others))
+
+
+@needs_library
 @pytest.mark.parametrize("seed", range(5))
-def test_the_looks_of_lines_in_c_are_those_in_python(seed: int) -> None:
+def test_the_looks_of_lines_in_c_are_those_in_python(seed: int, in_python: Callable[[], None]) -> None:
     dice = random.Random(seed)
     lines = [*WRITTEN, *recorded(), *(shuffled(dice) for _ in range(3000))]
     chunk = chunk_of(lines)
-    groups: dict[int, set[int]] = defaultdict(set)
-    for line, key in zip(lines, keys(chunk, chunk.index(chunk.starts)), strict=True):
-        groups[key].add(key_of(line))
-    assert all(len(alike) == 1 for alike in groups.values())
-    assert len(groups) == len({key_of(line) for line in lines})
+    found, single = keys(chunk, chunk.index(chunk.starts)), [key_of(line) for line in lines]
+    assert found == single
+    in_python()
+    assert same_groups(found, [key_of(line) for line in lines])
+
+
+@needs_library
+@pytest.mark.parametrize("seed", range(5))
+def test_the_looks_of_messages_of_several_lines_in_c_are_those_in_python(
+    seed: int, in_python: Callable[[], None]
+) -> None:
+    dice = random.Random(seed)
+    texts = [b"\n".join(dice.choices(WRITTEN[:8] + WRITTEN[9:11] + WRITTEN[15:18], k=2)) for _ in range(3000)]
+    texts += [b"status\n5", b"status\n6", b"Xid (0\n): 3", b"Xid (0\n): 4", b"rank\n5", b"rank\n6", b"\n\nrank 5"]
+    told = [dice.choice((None, len(text) // 2, len(text), 0)) for text in texts]
+    found = list(map(key_of, texts, told))
+    in_python()
+    assert same_groups(found, list(map(key_of, texts, told)))
+
+
+@needs_library
+def test_more_than_the_text_is_told_of_nothing() -> None:
+    for told in (-1, 4):
+        with pytest.raises(ValueError, match="more than the text"):
+            key_of(b"abc", told)
+
+
+@needs_library
+@pytest.mark.parametrize("literal", [b"NCCL ", b" via ", b"ank", b"aa", b"a", b"aba", b"\n", b"nowhere"])
+def test_the_places_of_a_literal_in_c_are_those_in_python(literal: bytes, in_python: Callable[[], None]) -> None:
+    dice = random.Random(1)
+    texts = [
+        b"",
+        literal,
+        literal * 3,
+        literal[:-1],
+        b"x" + literal,
+        b"NCCL NCCL  via rank",
+        *map(shuffled, [dice] * 50),
+    ]
+    texts += [bytes(dice.choices(b"ab", k=dice.randrange(40))) for _ in range(200)]
+    # What stands behind the text does not count, though it may go on there.
+    chunks = [Chunk(bytearray(text + literal + bytes(PADDING)), len(text), 0, 1) for text in texts if text]
+    found = [places_of(chunk, literal).tolist() for chunk in chunks]
+    assert any(found) or literal == b"nowhere"
+    in_python()
+    assert found == [places_of(chunk, literal).tolist() for chunk in chunks]
+
+
+@needs_library
+@pytest.mark.parametrize(("size", "rare"), [(-1, 0), (5, 0), (4, 2), (4, -1)])
+def test_places_outside_of_a_text_are_refused(size: int, rare: int) -> None:
+    native = library()
+    assert native is not None
+    with pytest.raises(ValueError, match="outside"):
+        native.places(bytearray(b"abcd"), size, b"ab", rare)
+    assert native.places(bytearray(b"a"), 1, b"ab", 1) == b""
 
 
 def held(number: int) -> Held:

@@ -23,6 +23,8 @@ _TIMED = re.compile(r"(?i)\btim(?:es?|ings?|ers?)\b.{0,40}\((?:ms|s|us|sec\w{0,4
 _UNITS = ("tim", "ms", "seconds")
 """One of these stands in every heading of times."""
 _STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
+_STEP_WITHIN = re.compile(r"(?:step|iter(?:ation)?)[ =:#]{1,3}\d")
+"""In lower case: what stands in every line that tells a step, found sooner than the step itself."""
 _SAYS_RANK = re.compile(r"(?i)(?<![\w-])(?:global[_ ])?rank\s?[=:#]?\s?(\d{1,7})\b")
 _IN_BRACKETS = re.compile(r"\[[\w.-]{2,60}\]\[\d")
 """`[node0][5]`: a host and a rank."""
@@ -60,9 +62,12 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
         if len(line) > _LONGEST:
             continue
         if "ank" not in line and "ANK" not in line and not _IN_BRACKETS.match(line):
-            step = _step(line, step)
-            titled = line.rstrip().endswith(":")
-            name, timed = _heading(listen(line.encode(), clock).text if titled else line, name, timed)
+            lower = line.lower()
+            step = _step(line, lower, step)
+            if line.rstrip().endswith(":"):
+                name, timed = _heading(listen(line.encode(), clock).text, name, timed)
+            elif (name or not timed) and _is_timed(line, lower):
+                name, timed = "", True
             continue
         if not _may_tell(line):
             continue
@@ -87,22 +92,25 @@ def _heading(line: str, name: str, timed: bool) -> tuple[str, bool]:
     """What the rows below are about."""
     if not line.strip():
         return name, timed
-    if any(map(line.lower().__contains__, _UNITS)) and _TIMED.search(line):
+    if _is_timed(line, line.lower()):
         return "", True
     match = _HEADING.fullmatch(line)
     return (match["name"].strip(), timed) if match else (name, timed)
 
 
-def _step(line: str, before: int) -> int:
+def _is_timed(line: str, lower: str) -> bool:
+    return ("tim" in lower or "ms" in lower or "seconds" in lower) and _TIMED.search(line) is not None
+
+
+def _step(line: str, lower: str, before: int) -> int:
     """The step that a line tells, or the one before."""
-    lower = line.lower()
-    told = _STEP.search(line) if "step" in lower or "iter" in lower else None
+    told = _STEP.search(line) if _STEP_WITHIN.search(lower) else None
     return int(told[1]) if told else before
 
 
 def _pairs(text: str, rank: int, number: int, step: int) -> Iterator[RankValue]:
     """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`."""
-    step = _step(text, step)
+    step = _step(text, text.lower(), step)
     for name, value, unit in _PAIR.findall(text):
         kind: Quantity | None = quantity(name, timed=bool(unit))
         if kind is None:
