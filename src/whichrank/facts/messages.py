@@ -176,11 +176,17 @@ def read_signatures(path: Path) -> list[Signature]:
 
 def forget() -> None:
     """Read the tables again: other plug-ins are in use."""
-    for function in (signatures, added, by_anchor, order, _by_gram, names_a_cause):
+    for function in (signatures, added, by_anchor, ids_of, order, _by_gram, names_a_cause):
         function.cache_clear()
     for name in ("anchors", "harmless", "words"):
         KNOWN.__dict__.pop(name, None)
     KNOWN.edition += 1
+
+
+@cache
+def ids_of(cause: str, roles: tuple[Role, ...]) -> tuple[str, ...]:
+    """The signatures that speak for a cause in one of these roles."""
+    return tuple(s.id for s in signatures().values() if s.cause == cause and s.role in roles)
 
 
 @cache

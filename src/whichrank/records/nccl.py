@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -185,12 +185,15 @@ class NcclProcess:
 
 # Field order is the same from 2.7 to 2.32. Each group is optional from its left neighbour on,
 # so that a cut line still gives what stands before the cut.
-CALL = re.compile(
+_COUNTED = (
     rb"(\w{1,40}): opCount ([0-9a-f]{1,16})"
     rb"(?: sendbuff \S{1,20} recvbuff \S{1,20} count (\d{1,20}) datatype (\d{1,4}) op (\d{1,10})"
     rb" root (-?\d{1,10})"
-    rb"(?: comm (0x[0-9a-f]{1,16}) \[nranks=(\d{1,9})\](?: stream (\(nil\)|0x[0-9a-f]{1,16}))?)?)?"
 )
+CALL = re.compile(
+    _COUNTED + rb"(?: comm (0x[0-9a-f]{1,16}) \[nranks=(\d{1,9})\](?: stream (\(nil\)|0x[0-9a-f]{1,16}))?)?)?"
+)
+_SHORT = re.compile(_COUNTED + rb")?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,31 +277,39 @@ class CommCalls:
         return self.kept[position].decode("utf-8", "replace")
 
 
+_LARGEST = 2**63 - 1
+_UNTOLD = (UNKNOWN,) * 4
+
+
 def _decode(kept: KeptLines, total: int) -> CallColumns:
     functions: dict[bytes, int] = {}
-    rows = np.full((len(kept), 5), UNKNOWN, np.int64)
-    op_count = np.zeros(len(kept), np.uint64)
-    for index, line in enumerate(kept):
-        found = CALL.search(line)
-        if found is None:
-            rows[index, 0] = functions.setdefault(b"", len(functions))
-            continue
-        func, counter, count, datatype, op, root, *_ = found.groups()
-        op_count[index] = int(counter, 16)
-        rows[index, 0] = functions.setdefault(func, len(functions))
-        if count is not None:
-            rows[index, 1:] = (min(int(count), 2**63 - 1), int(datatype), int(op), int(root))
+    rows, counters = [], []
+    for line in kept:
+        func, counter, count, datatype, op, root = _fields(line)
+        number = functions.setdefault(func, len(functions))
+        counters.append(int(counter, 16))
+        rows.append(
+            (number, min(int(count), _LARGEST), int(datatype), int(op), int(root)) if count else (number, *_UNTOLD)
+        )
+    columns = np.array(rows, np.int64).reshape(-1, 5)
     return CallColumns(
         number=np.arange(total - len(kept), total, dtype=np.int64),
         line=kept.numbers,
-        func=rows[:, 0].astype(np.int32),
+        func=columns[:, 0].astype(np.int32),
         functions=tuple(name.decode("ascii", "replace") for name in functions),
-        count=rows[:, 1],
-        datatype=rows[:, 2].astype(np.int16),
-        op=rows[:, 3],
-        root=rows[:, 4],
-        op_count=op_count,
+        count=columns[:, 1],
+        datatype=columns[:, 2].astype(np.int16),
+        op=columns[:, 3],
+        root=columns[:, 4],
+        op_count=np.array(counters, np.uint64),
     )
+
+
+def _fields(line: bytes) -> tuple[Any, ...]:
+    """Function, counter, elements, type, operation and root of a call."""
+    # The name stands behind a space nearly always: there the pattern fits at once.
+    found = _SHORT.match(line, line.rfind(b" ", 0, max(0, line.find(b": opCount "))) + 1) or _SHORT.search(line)
+    return found.groups() if found else (b"", b"0", None, None, None, None)
 
 
 @dataclass(slots=True)

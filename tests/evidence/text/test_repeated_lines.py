@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -14,9 +13,11 @@ from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from tests.evidence import building
-from whichrank.evidence.text import repeated_lines
+from whichrank.evidence.text import repeated_lines, words
 from whichrank.evidence.text.chunks import PADDING, Chunk
+from whichrank.evidence.text.native import library
 from whichrank.evidence.text.repeated_lines import Held, Often, key_of, keys
+from whichrank.evidence.text.words import places_of
 
 WRITTEN = [
     b"",
@@ -60,25 +61,112 @@ def recorded() -> list[bytes]:
     return [line for path in logs for line in islice(path.read_bytes().split(b"\n"), 400)]
 
 
-def alike(lines: list[bytes], numbers: Iterable[int]) -> None:
-    """Lines have the same number from C where they have the same one from Python."""
-    groups: dict[int, set[int]] = defaultdict(set)
-    for line, number in zip(lines, numbers, strict=True):
-        groups[number].add(key_of(line))
-    assert all(len(same) == 1 for same in groups.values())
-    assert len(groups) == len({key_of(line) for line in lines})
+needs_library = pytest.mark.skipif(library() is None, reason="the library in C was not built")
 
 
-@pytest.mark.skipif(repeated_lines.library() is None, reason="the library in C was not built")
+@pytest.fixture
+def in_python(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From the call on, what is asked for is done in Python."""
+
+    def switch() -> None:
+        for module in (repeated_lines, words):
+            monkeypatch.setattr(module, "library", lambda: None)
+
+    return switch
+
+
+def same_groups(some: list[int], others: list[int]) -> bool:
+    """Whether two lists of numbers tell the same apart."""
+    return len(set(zip(some, others, strict=True))) == len(set(some)) == len(set(others))
+
+
+@needs_library
 @pytest.mark.parametrize("seed", range(5))
-def test_the_looks_of_lines_in_c_are_those_in_python(seed: int) -> None:
+def test_the_looks_of_lines_in_c_are_those_in_python(seed: int, in_python: Callable[[], None]) -> None:
     dice = random.Random(seed)
     lines = [*WRITTEN, *recorded(), *(shuffled(dice) for _ in range(3000))]
     chunk = chunk_of(lines)
-    alike(lines, keys(chunk, chunk.index(chunk.starts)))
+    found, single = keys(chunk, chunk.index(chunk.starts)), [key_of(line) for line in lines]
+    assert found == single
+    in_python()
+    assert same_groups(found, [key_of(line) for line in lines])
 
 
-@pytest.mark.skipif(repeated_lines.library() is None, reason="the library in C was not built")
+@needs_library
+@pytest.mark.parametrize("seed", range(5))
+def test_the_looks_of_messages_of_several_lines_in_c_are_those_in_python(
+    seed: int, in_python: Callable[[], None]
+) -> None:
+    dice = random.Random(seed)
+    texts = [b"\n".join(dice.choices(WRITTEN[:8] + WRITTEN[9:11] + WRITTEN[15:18], k=2)) for _ in range(3000)]
+    texts += [b"status\n5", b"status\n6", b"Xid (0\n): 3", b"Xid (0\n): 4", b"rank\n5", b"rank\n6", b"\n\nrank 5"]
+    told = [dice.choice((None, len(text) // 2, len(text), 0)) for text in texts]
+    found = list(map(key_of, texts, told))
+    in_python()
+    assert same_groups(found, list(map(key_of, texts, told)))
+
+
+@needs_library
+def test_more_than_the_text_is_told_of_nothing() -> None:
+    for told in (-1, 4):
+        with pytest.raises(ValueError, match="more than the text"):
+            key_of(b"abc", told)
+
+
+@needs_library
+@pytest.mark.parametrize("literal", [b"NCCL ", b" via ", b"ank", b"aa", b"a", b"aba", b"\n", b"nowhere"])
+def test_the_places_of_a_literal_in_c_are_those_in_python(literal: bytes, in_python: Callable[[], None]) -> None:
+    dice = random.Random(1)
+    texts = [
+        b"",
+        literal,
+        literal * 3,
+        literal[:-1],
+        b"x" + literal,
+        b"NCCL NCCL  via rank",
+        *map(shuffled, [dice] * 50),
+    ]
+    texts += [bytes(dice.choices(b"ab", k=dice.randrange(40))) for _ in range(200)]
+    # What stands behind the text does not count, though it may go on there.
+    chunks = [Chunk(bytearray(text + literal + bytes(PADDING)), len(text), 0, 1) for text in texts if text]
+    found = [places_of(chunk, literal).tolist() for chunk in chunks]
+    assert any(found) or literal == b"nowhere"
+    in_python()
+    assert found == [places_of(chunk, literal).tolist() for chunk in chunks]
+
+
+@needs_library
+@pytest.mark.parametrize(("size", "rare"), [(-1, 0), (5, 0), (4, 2), (4, -1)])
+def test_places_outside_of_a_text_are_refused(size: int, rare: int) -> None:
+    native = library()
+    assert native is not None
+    with pytest.raises(ValueError, match="outside"):
+        native.places(bytearray(b"abcd"), size, b"ab", rare)
+    assert native.places(bytearray(b"a"), 1, b"ab", 1) == b""
+
+
+def held(number: int) -> Held:
+    return Held(number, b"line %d" % number, None, ())
+
+
+def test_the_last_lines_of_a_look_wait_for_the_end() -> None:
+    often = Often(3)
+    assert [often.holds(held(number), 7) for number in range(5)] == [False, False, False, True, True]
+    assert often.pass_over([7, 8, 7, 7, 7], lambda at: held(10 + at)).tolist() == [1]
+    assert [line.number for line in often.held()] == [12, 13, 14]
+    assert often.dropped == often.held()[0].skipped == 3
+
+
+def test_looks_that_say_the_same_wait_together() -> None:
+    often, said = Often(3), [object()]
+    for key in (1, 2):
+        often.holds(held(key), key)
+        often.settle(said)
+    assert often.pass_over([1, 2, 1, 2, 1, 3], lambda at: held(10 + at)).tolist() == [5]
+    assert [(line.number, line.said is said) for line in often.held()] == [(12, True), (13, True), (14, True)]
+
+
+@needs_library
 @pytest.mark.fuzz
 @given(
     st.lists(
@@ -88,7 +176,10 @@ def test_the_looks_of_lines_in_c_are_those_in_python(seed: int) -> None:
 def test_any_bytes_look_the_same_in_c_and_in_python(lines: list[bytes]) -> None:
     lines = [line.replace(b"\n", b" ") for line in lines]
     chunk = chunk_of(lines)
-    alike(lines, keys(chunk, chunk.index(chunk.starts)))
+    found = keys(chunk, chunk.index(chunk.starts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeated_lines, "library", lambda: None)
+        assert same_groups(found, [key_of(line) for line in lines])
 
 
 @pytest.mark.skipif(not building.can_build(), reason="no C compiler, or no headers of Python")
@@ -111,24 +202,3 @@ def test_under_the_sanitizers(tmp_path: Path) -> None:
         "    raise AssertionError((begin, end))"
     )
     building.run_sanitized(building.LOOKS, tmp_path, code)
-
-
-def held(number: int) -> Held:
-    return Held(number, b"line %d" % number, None, ())
-
-
-def test_the_last_lines_of_a_look_wait_for_the_end() -> None:
-    often = Often(3)
-    assert [often.holds(held(number), 7) for number in range(5)] == [False, False, False, True, True]
-    assert often.pass_over([7, 8, 7, 7, 7], lambda at: held(10 + at)).tolist() == [1]
-    assert [line.number for line in often.held()] == [12, 13, 14]
-    assert often.dropped == often.held()[0].skipped == 3
-
-
-def test_looks_that_say_the_same_wait_together() -> None:
-    often, said = Often(3), [object()]
-    for key in (1, 2):
-        often.holds(held(key), key)
-        often.settle(said)
-    assert often.pass_over([1, 2, 1, 2, 1, 3], lambda at: held(10 + at)).tolist() == [5]
-    assert [(line.number, line.said is said) for line in often.held()] == [(12, True), (13, True), (14, True)]

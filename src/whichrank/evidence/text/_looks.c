@@ -1,6 +1,6 @@
 /* How lines look, as numbers: two lines have the same one if they differ in digits only (also hexadecimal ones), begin
  * with the same word and have the same telling numbers. What counts as such repeated_lines.py says, with the patterns
- * that are written out here; the two are tested against each other.
+ * that are written out here; the two are tested against each other. And where a short literal stands, for words.py.
  *
  * Nothing is kept between calls, nothing recurses, and every loop is bounded by the line.
  */
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VERSION 1 /* line_looks.py refuses a library of another version */
+#define VERSION 2 /* native.py refuses a library of another version */
 
 #define HEAD 512       /* bytes of a line in which telling numbers are looked for */
 #define MOST_TELLING 16
@@ -57,6 +57,14 @@ static At number(At at, At end, int gap, int most)
     return digits(at, end, most);
 }
 
+/* The same for the code of an error, which stands in the same line. */
+static At code(At at, At end)
+{
+    for (int gap = 20; at < end && gap > 0 && !digit(*at) && *at != '\n'; gap--)
+        at++;
+    return digits(at, end, 6);
+}
+
 static int begins(At at, At end, const char *word, size_t size)
 {
     return (size_t)(end - at) >= size && memcmp(at, word, size) == 0;
@@ -71,7 +79,7 @@ static At telling(At at, At end)
     case 'r':
         if (BEGINS("rank"))
             return number(BEHIND("rank"), end, 3, 7);
-        return BEGINS("rror") ? number(BEHIND("rror"), end, 20, 6) : NULL;
+        return BEGINS("rror") ? code(BEHIND("rror"), end) : NULL;
     case 'R':
         return BEGINS("Rank") ? number(BEHIND("Rank"), end, 3, 7) : NULL;
     case 'p':
@@ -83,7 +91,7 @@ static At telling(At at, At end)
     case 'X':
         if (BEGINS("Xid (")) {
             At from = BEHIND("Xid ("), to = from;
-            while (to < end && to - from < 40 && *to != ')')
+            while (to < end && to - from < 40 && *to != ')' && *to != '\n')
                 to++;
             if (begins(to, end, "): ", 3))
                 return digits(to + 3, end, 4);
@@ -91,12 +99,12 @@ static At telling(At at, At end)
         return NULL;
     case 's':
         if (BEGINS("status"))
-            return number(BEHIND("status"), end, 20, 6);
-        return BEGINS("signal") ? number(BEHIND("signal"), end, 20, 6) : NULL;
+            return code(BEHIND("status"), end);
+        return BEGINS("signal") ? code(BEHIND("signal"), end) : NULL;
     case 'e':
-        return BEGINS("errno") ? number(BEHIND("errno"), end, 20, 6) : NULL;
+        return BEGINS("errno") ? code(BEHIND("errno"), end) : NULL;
     case 'c':
-        return BEGINS("code") ? number(BEHIND("code"), end, 20, 6) : NULL;
+        return BEGINS("code") ? code(BEHIND("code"), end) : NULL;
     }
     return NULL;
 }
@@ -187,9 +195,10 @@ static uint64_t shape(At at, At end)
     }
 }
 
-static uint64_t look(At at, At end)
+/* The look of a message, which has its shape in common with others as far as `told`. */
+static uint64_t look(At at, At told, At end)
 {
-    uint64_t hash = first_word(shape(at, end), at, end);
+    uint64_t hash = first_word(shape(at, told), at, end);
     At head = end - at > HEAD ? at + HEAD : end;
     hash = process(hash, at, head);
     for (int found = 0; at + 1 < head && found < MOST_TELLING;) {
@@ -227,14 +236,65 @@ static PyObject *looks(PyObject *self, PyObject *args)
             PyErr_SetString(PyExc_ValueError, "a line outside of the text");
             return NULL;
         }
-        uint64_t hash = look(text + begin, text + end);
+        uint64_t hash = look(text + begin, text + end, text + end);
         memcpy(out + line * 8, &hash, 8);
+    }
+    return answer;
+}
+
+static PyObject *one_look(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *message;
+    Py_ssize_t told, size;
+    char *text;
+    if (!PyArg_ParseTuple(args, "Sn", &message, &told) || PyBytes_AsStringAndSize(message, &text, &size) < 0)
+        return NULL;
+    if (told < 0 || told > size) {
+        PyErr_SetString(PyExc_ValueError, "more than the text is told");
+        return NULL;
+    }
+    return PyLong_FromLongLong((int64_t)look((At)text, (At)text + told, (At)text + size));
+}
+
+/* The places as numbers of 8 bytes. They are counted first: where they are many, memory is asked for once. */
+static PyObject *places(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *buffer, *literal, *answer = NULL;
+    Py_ssize_t size, rare, length;
+    char *word;
+    if (!PyArg_ParseTuple(args, "YnSn", &buffer, &size, &literal, &rare) ||
+        PyBytes_AsStringAndSize(literal, &word, &length) < 0)
+        return NULL;
+    if (size < 0 || size > PyByteArray_Size(buffer) || rare < 0 || rare >= length) {
+        PyErr_SetString(PyExc_ValueError, "a place outside of the text");
+        return NULL;
+    }
+    At text = (At)PyByteArray_AsString(buffer), end = size < length ? text : text + size - (length - 1 - rare);
+    char *out = NULL;
+    for (int pass = 0; pass < 2; pass++) {
+        int64_t count = 0;
+        for (At at = text + rare; at < end && (at = memchr(at, (uint8_t)word[rare], (size_t)(end - at))) != NULL; at++) {
+            if (memcmp(at - rare, word, (size_t)length) != 0)
+                continue;
+            if (out != NULL) {
+                int64_t place = at - rare - text;
+                memcpy(out + count * 8, &place, 8);
+            }
+            count++;
+        }
+        if (pass == 0 && (answer = PyBytes_FromStringAndSize(NULL, count * 8)) == NULL)
+            return NULL;
+        out = PyBytes_AsString(answer);
     }
     return answer;
 }
 
 static PyMethodDef METHODS[] = {
     {"looks", looks, METH_VARARGS, "A number for each line of a text: the same for those that look alike."},
+    {"look", one_look, METH_VARARGS, "The same for one message, of which only the beginning is in common with others."},
+    {"places", places, METH_VARARGS, "Where a literal begins in the first bytes of a text, found by a letter of it."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
-from whichrank.evidence.extension import built
 from whichrank.evidence.text.chunks import Chunk, Indices
+from whichrank.evidence.text.native import library
 
 _LOOKS = 1 << 12
 _HELD = 8 << 20
@@ -39,8 +37,6 @@ _PROCESS = re.compile(rb":\d{1,10}:\d{1,10} \[")
 
 Look = tuple[int, tuple[bytes, ...]]
 """The shape of a line, and its codes of errors."""
-_VERSION = 1
-"""Of what `_looks.looks` takes and returns: a library left over from another version is not used."""
 
 
 class Held(NamedTuple):
@@ -85,12 +81,6 @@ def speaker(line: bytes) -> tuple[bytes, ...]:
     return _first(line), process[0] if process else b"", *_TELLING.findall(head)[:16]
 
 
-@lru_cache(maxsize=1)
-def library() -> ModuleType | None:
-    """What tells looks in C (`_looks.c`), unless it was not built or WHICHRANK_NATIVE=0 switches it off."""
-    return built("whichrank.evidence.text._looks", _VERSION)
-
-
 def keys(chunk: Chunk, lines: Indices) -> list[int]:
     """A number for each of these lines: the same for those that look alike and have the same speaker."""
     native = library()
@@ -101,9 +91,14 @@ def keys(chunk: Chunk, lines: Indices) -> list[int]:
     return numbers
 
 
-def key_of(text: bytes, told: bytes = b"") -> int:
-    """As `keys`; `told` is what the others must have in common with it, where that is not all of its text."""
-    return hash(((told or text).translate(None, _VARYING), speaker(text)))
+def key_of(text: bytes, told: int | None = None) -> int:
+    """As `keys`; the first `told` bytes are what the others must have in common with it, or all of it."""
+    told = len(text) if told is None else told
+    native = library()
+    if native is None:
+        return hash((text[:told].translate(None, _VARYING), speaker(text)))
+    number: int = native.look(text, told)
+    return number
 
 
 def look(line: bytes) -> Look:

@@ -36,7 +36,7 @@ class Listener(Protocol):
 def read(item: Item, listeners: Sequence[Listener], telling: frozenset[bytes] = frozenset()) -> list[Reading]:
     """The file through all of them; one answer each. None at all where it has more lines with telling words than
     are worth reading, or may have them since nobody listens to such a word."""
-    words = _common_finder(tuple(listener.words for listener in listeners))
+    words = prepare(listeners)
     if telling and not telling.issubset(words.literals):
         return []
     told = 0
@@ -51,6 +51,11 @@ def read(item: Item, listeners: Sequence[Listener], telling: frozenset[bytes] = 
             heard = listener.words
             listener.take(chunk, [place for place in found if place[1] in heard] if heard else [])
     return [listener.finish() for listener in listeners]
+
+
+def prepare(listeners: Sequence[Listener]) -> Words:
+    """What finds the words of all of them."""
+    return _common_finder(tuple(listener.words for listener in listeners))
 
 
 def _chunks_in(item: Item) -> Iterator[Chunk]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whichrank.evidence.text.chunks import Bytes, Chunk, Indices
+from whichrank.evidence.text.native import library
 
 ALIGNED = 7
 _SLOTS = 1 << 16
@@ -122,9 +123,11 @@ class Plain:
 def places_of(chunk: Chunk, literal: bytes) -> Indices:
     """Where a short literal begins: by its two neighbouring letters that are the rarest, then by the others."""
     text, size = chunk.text, chunk.size
+    rare = [_COMMON.find(literal[at : at + 1].lower()) % 64 for at in range(len(literal))]
+    if (native := library()) is not None:
+        return np.frombuffer(native.places(chunk.buffer, size, literal, rare.index(max(rare))), np.int64)
     if len(literal) < 2:
         return np.flatnonzero(text[:size] == literal[0])
-    rare = [_COMMON.find(literal[at : at + 1].lower()) % 64 for at in range(len(literal))]
     at = max(range(len(literal) - 1), key=lambda at: rare[at] + rare[at + 1])
     pair, pairs = _number(literal[at : at + 2]), (size + 1) // 2
     even = np.flatnonzero(text[: 2 * pairs].view("<u2") == pair)

@@ -66,7 +66,7 @@ def read_all(
     results = dict(zip(dumps, read_dumps([items[number] for number in dumps], jobs=jobs, progress=told), strict=True))
     rest = [number for number in range(len(items)) if number not in results]
     if not all(_is_firsts(items[number]) for number in rest):
-        discover_readers()  # once, before the work is spread over processes
+        _prepare([items[number] for number in rest])
     more = map_ordered(
         _read,
         [items[number] for number in rest],
@@ -76,6 +76,22 @@ def read_all(
     )
     results.update(zip(rest, more, strict=True))
     return [results[number] for number in range(len(items))]
+
+
+def _prepare(items: Sequence[Item]) -> None:
+    """What every file needs, before the work is spread over processes: the readers, and what finds the words of a long
+    text and of a short one."""
+    from whichrank.evidence.text import shared_pass
+
+    discover_readers()
+    for choice in (min, max):
+        item = choice(items, key=lambda item: item.size)
+        try:
+            shared_pass.prepare(
+                [cast("Any", reader).Listener(item) for reader in _readers_for(item) if _listens(reader)]
+            )
+        except (OSError, UnreadableError):  # its reader will say so
+            continue
 
 
 def _read(item: Item) -> list[tuple[str, Reading]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
-from whichrank.facts.messages import Role, Signature, signatures
+from whichrank.facts.messages import Role, Signature, ids_of, signatures
 from whichrank.model.grades import Grade
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError, PeerClosed
@@ -57,12 +56,7 @@ def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint"))
     """Messages that speak for a cause and after which training did not simply go on."""
     if not case.sightings:
         return []
-    return [s for s in seen(case, *_names(cause, roles)) if not statements.dismissed(case, s.event)]
-
-
-@cache
-def _names(cause: str, roles: tuple[Role, ...]) -> tuple[str, ...]:
-    return tuple(s.id for s in signatures().values() if s.cause == cause and s.role in roles)
+    return [s for s in seen(case, *ids_of(cause, roles)) if not statements.dismissed(case, s.event)]
 
 
 def activities() -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from whichrank.evidence.readers.nccl_log.messages import OPENINGS, SIGNS, TEXT_KEPT, channel_kind, matters
 from whichrank.evidence.text.chunks import Chunk, Indices
+from whichrank.evidence.text.words import places_of
 
 _INFO = b" NCCL INFO "
 _HEADS = 8192
@@ -116,12 +117,12 @@ class Skimmer:
     ) -> tuple[Flags, list[tuple[int, Channel, int]]]:
         """As `channel` for many lines: which are done with, and of each kind the last, its line and how many."""
         done, found = np.zeros(len(lines), np.bool_), list[tuple[int, Channel, int]]()
-        known = np.flatnonzero((whose != _NOBODY) & _informs(chunk, places))
-        at_lines = lines[known]
-        spans = zip(chunk.starts[at_lines].tolist(), chunk.ends[at_lines].tolist(), strict=True)
-        count, find = chunk.buffer.count, chunk.buffer.find
-        alone = [find(b" via ", start, end) >= 0 and count(b"NCCL ", start, end) == 1 for start, end in spans]
-        some = known[np.array(alone, np.bool_)]
+        connects = np.zeros(len(chunk.ends), np.bool_)
+        connects[chunk.index(places_of(chunk, b" via "))] = True
+        known = np.flatnonzero((whose != _NOBODY) & _informs(chunk, places) & connects[lines])
+        spans = zip(chunk.starts[lines[known]].tolist(), chunk.ends[lines[known]].tolist(), strict=True)
+        count = chunk.buffer.count
+        some = known[np.array([count(b"NCCL ", start, end) == 1 for start, end in spans], np.bool_)]
         if len(some) < _WORTH_IT:
             return done, found
         ends = chunk.ends[lines[some]]

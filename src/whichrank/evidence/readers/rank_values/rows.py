@@ -25,6 +25,8 @@ _TIMED = re.compile(r"(?i)\btim(?:es?|ings?|ers?)\b.{0,40}\((?:ms|s|us|sec\w{0,4
 _UNITS = ("tim", "ms", "seconds")
 """One of these stands in every heading of times."""
 _STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
+_STEP_WITHIN = re.compile(r"(?:step|iter(?:ation)?)[ =:#]{1,3}\d")
+"""In lower case: what stands in every line that tells a step, found sooner than the step itself."""
 _SAYS_RANK = re.compile(r"(?i)(?<![\w-])(?:global[_ ])?rank\s?[=:#]?\s?(\d{1,7})\b")
 _RANKS_OF_HOST = re.compile(
     r"(?:(?P<host>[A-Za-z][\w.-]{0,60}\d[\w.-]{0,20})[:,]? )?ranks? (?P<first>\d{1,7})-(?P<last>\d{1,7})\b"
@@ -70,9 +72,12 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
         if len(line) > _LONGEST:
             continue
         if "ank" not in line and "ANK" not in line and not _IN_BRACKETS.match(line):
-            step = _step(line, step)
-            titled = line.rstrip().endswith(":")
-            name, timed = _heading(listen(line.encode(), clock).text if titled else line, name, timed)
+            lower = line.lower()
+            step = _step(line, lower, step)
+            if line.rstrip().endswith(":"):
+                name, timed = _heading(listen(line.encode(), clock).text, name, timed)
+            elif (name or not timed) and _is_timed(line, lower):
+                name, timed = "", True
             continue
         if not _may_tell(line) and not any(f"{short}=" in line for short in legend):
             continue
@@ -100,22 +105,25 @@ def _heading(line: str, name: str, timed: bool) -> tuple[str, bool]:
     """What the rows below are about."""
     if not line.strip():
         return name, timed
-    if any(map(line.lower().__contains__, _UNITS)) and _TIMED.search(line):
+    if _is_timed(line, line.lower()):
         return "", True
     match = _HEADING.fullmatch(line)
     return (match["name"].strip(), timed) if match else (name, timed)
 
 
-def _step(line: str, before: int) -> int:
+def _is_timed(line: str, lower: str) -> bool:
+    return ("tim" in lower or "ms" in lower or "seconds" in lower) and _TIMED.search(line) is not None
+
+
+def _step(line: str, lower: str, before: int) -> int:
     """The step that a line tells, or the one before."""
-    lower = line.lower()
-    told = _STEP.search(line) if "step" in lower or "iter" in lower else None
+    told = _STEP.search(line) if _STEP_WITHIN.search(lower) else None
     return int(told[1]) if told else before
 
 
 def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, str]) -> Iterator[RankValue]:
     """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`; what a legend says of a name counts for it."""
-    step = _step(text, step)
+    step = _step(text, text.lower(), step)
     for name, value, unit in _PAIR.findall(text):
         kind: Quantity | None = quantity(legend.get(name, name), timed=bool(unit) or name in legend)
         if kind is None:

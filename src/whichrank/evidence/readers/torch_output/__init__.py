@@ -135,7 +135,7 @@ class Listener:
         others = pieces.words_until(end).union(piece.words) - _TRACEBACKS_OWN
         # Frames and class tell it; the message too, where it has words that are known.
         text = bytes(chunk.view[piece.start : end])
-        told = text if others else bytes(chunk.view[piece.start : named])
+        told = None if others else named - piece.start
         if not self._tracebacks.holds(Held(piece.number, text, self._hearing.newest, ()), key_of(text, told)):
             return False
         pieces.skip(end)
