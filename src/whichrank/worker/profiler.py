@@ -238,8 +238,9 @@ def _ddp_buckets() -> list[dict[str, Any]]:
     module = _ready("torch.nn.parallel.distributed")
     try:
         kind = module.DistributedDataParallel
-        kinds = {kind, *kind.__subclasses__()}
-        (model,) = [one for one in gc.get_objects() if type(one) in kinds]
+        kinds = [kind, *kind.__subclasses__()]
+        # Objects refer to their class. One search takes about as long as a collection of garbage.
+        (model,) = [one for one in gc.get_referrers(*kinds) if type(one) in kinds]
         told = model._get_ddp_logging_data()  # noqa: SLF001 - torch has no other way to ask
         names = {id(parameter): name for name, parameter in model.module.named_parameters()}
         order = [names[id(one)] for one in model._module_parameters if one.requires_grad]  # noqa: SLF001
