@@ -198,11 +198,11 @@ def _buckets(found: Sequence[Bucket]) -> Table:
 
 
 def _held(one: Bucket) -> str:
-    """The first and the last parameter of a bucket, and how many it holds."""
-    names = one.parameters
+    """The first and the last parameter of a bucket, and how many it holds; all of them are in the JSON."""
+    names = [name if len(name) <= 32 else f"…{name[-31:]}" for name in one.parameters]
     if len(names) < 2:
         return names[0] if names else "–"
-    return f"{names[0]} … {names[-1]} ({len(names)})"
+    return f"{names[0]} to {names[-1]} ({len(names)})"
 
 
 def _found(report: StepReport) -> list[tuple[str, tuple[str, ...]]]:
