@@ -2,7 +2,7 @@
 
 An experiment is a dict: `kind` and `slow` (which rank loses `delay_s` in every step, and with what), `bucket_mb` (the
 bucket size that is profiled) and `other_mb` (the one that it is compared with), `layers`, `width`, `pause_s` (of each
-layer's backward pass), `forward_s`, and `mixed`: layers of several sizes, as models have them.
+layer's backward pass), `forward_s`, `mixed`: layers of several sizes, as models have them, and `pairs` of blocks.
 Blocks of steps as they are profiled and blocks of the steps that they are compared with take turns, so that what drifts
 on the machine hits both; the profile is taken between two of them.
 """
@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader, Dataset
 from whichrank.worker.profiler import Profile
 
 BATCH, WARM, SKIPPED, RECORDED = 8, 3, 6, 6
-PAIRS, BLOCK = 5, 5
-"""Pairs of blocks, and steps of a block."""
+BLOCK = 5
+"""Steps of a block."""
 JUDGED_S = 20
 """How long the job pauses at most, so that whoever judges an experiment does not disturb the next one."""
 
@@ -154,8 +154,8 @@ def experiment(plan, folder):
     training.steps(WARM, late=False)
     other.steps(WARM, late=False)
     pairs = []
-    for turn in range(PAIRS):
-        if turn == PAIRS // 2:
+    for turn in range(plan["pairs"]):
+        if turn == plan["pairs"] // 2:
             training.recorded(folder)
             dist.barrier()
         both = {}

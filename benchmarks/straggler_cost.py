@@ -4,7 +4,8 @@
 
 A real DDP job on Gloo: one rank loses 100 ms per step (on its host, in computation, in its data loader), a different
 one in every drill. Blocks of steps with and without the delay alternate in the same processes, around the profile: the
-measured difference is the mean over the pairs of blocks, with its 95 % interval.
+measured difference is the median over the pairs of blocks, with its 95 % interval; where that is wider than what a
+prediction may be off, other load on the machine was in the way, and the experiment does not count.
 The bars: the rank and the reason in every drill, the cost within 10 % of the measured difference; the step time that is
 predicted without the straggler, or with one bucket instead of many, within 15 % of the real one, or left open. Where
 ranks share cores, part of what is measured is their contention: give every rank a core (`--cores 0-7`), and where
@@ -31,16 +32,18 @@ HERE = Path(__file__).resolve().parent
 SOURCE = str(HERE.parent / "src")
 sys.path[:0] = [SOURCE, str(HERE)]
 
-from _paired import difference  # noqa: E402
+from _paired import usual_difference  # noqa: E402
 
 from whichrank.flows.trace.analyse import trace  # noqa: E402
 
+WITHIN = 0.15
+"""Of a step: how far a prediction may be off. Where the re-run itself is not known as well, it judges nothing."""
 REASON = {"host": "host", "compute": "compute", "data": "data-loader"}
 
 
 def late_plans(drills: int, ranks: int, *, cuda: bool) -> list[dict]:
     """Somebody loses 100 ms in each step."""
-    late = {"layers": 8, "width": 64, "pause_s": 0.004, "bucket_mb": 0.02, "delay_s": 0.1}
+    late = {"layers": 8, "width": 64, "pause_s": 0.004, "bucket_mb": 0.02, "delay_s": 0.1, "pairs": 6}
     late |= {"width": 4096, "pause_s": 0.0, "bucket_mb": 25} if cuda else {}
     return [
         {**late, "kind": ("host", "compute", "data")[turn % 3], "slow": (3 * turn + 1) % ranks}
@@ -51,6 +54,7 @@ def late_plans(drills: int, ranks: int, *, cuda: bool) -> list[dict]:
 def bucket_plans(buckets: int, *, cuda: bool) -> list[dict]:
     """Many small buckets, and nobody late. Steps are long enough that what the profile adds to each layer is little."""
     many = {"kind": "none", "slow": -1, "delay_s": 0.0, "width": 128, "bucket_mb": 0.05, "other_mb": 25, "mixed": True}
+    many |= {"pairs": 11}
     many |= {"width": 512, "bucket_mb": 0.5} if cuda else {}
     return [
         {**many, "layers": 12 + 8 * turn, "pause_s": 0.0005 * (turn % 2), "forward_s": 0.03 + 0.01 * turn}
@@ -129,8 +133,8 @@ def judged(folder: Path) -> dict:
     told = json.loads((folder / "times.json").read_text())
     plan = told["plan"]
     with_it, without = ([1e3 * pair[name] for pair in told["pairs"]] for name in ("with", "without"))
-    measured, margin = difference(with_it, without)
-    now, then = statistics.mean(with_it), statistics.mean(without)
+    measured, least, most = usual_difference(with_it, without)
+    now, then = statistics.median(with_it), statistics.median(without)
     report = trace([folder])
     found = {"kind": plan["kind"], "slow": plan["slow"], "step": now, "step_without": then}
     found["step_profiled"] = (report.step_us or 0.0) / 1e3
@@ -146,9 +150,10 @@ def judged(folder: Path) -> dict:
         found["left_open"] = told is not None and told.gain_us_per_step is None
         if told is not None and told.gain_range_us_per_step is not None:
             low, high = (end / 1e3 for end in told.gain_range_us_per_step)
-            found |= {"low": low, "high": high, "in_range": low - margin <= measured <= high + margin}
+            found |= {"low": low, "high": high, "in_range": low <= most and least <= high}
             found["why"] = told.why
-    found |= {"predicted": cost, "measured": measured, "measured_95": margin}
+    found |= {"predicted": cost, "measured": measured, "measured_least": least, "measured_most": most}
+    found["measured_well"] = most - least <= 2 * WITHIN * then
     found["cost_off_pct"] = 100 * (cost - measured) / measured
     found["step_off_pct"] = 100 * (now - cost - then) / then
     return {key: round(value, 1) if isinstance(value, float) else value for key, value in found.items()}
@@ -197,15 +202,17 @@ def main() -> int:
 def summed(found: list[dict]) -> dict:
     drills = [one for one in found if one["kind"] != "none"]
     others = [one for one in found if one["kind"] == "none"]
+    told = [one for one in others if one["measured_well"] and not one["left_open"]]
     return {
         "drills": len(drills),
         "named_with_reason": sum(one["named"] for one in drills),
         "cost_within_10_pct": sum(abs(one["cost_off_pct"]) <= 10 for one in drills),
         "step_without_within_15_pct": sum(abs(one["step_off_pct"]) <= 15 for one in drills),
         "buckets": len(others),
-        "left_open": sum(one["left_open"] for one in others),
-        "told_within_15_pct": sum(not one["left_open"] and abs(one["step_off_pct"]) <= 15 for one in others),
-        "told_wrong": sum(not one["left_open"] and abs(one["step_off_pct"]) > 15 for one in others),
+        "measured_too_badly": sum(not one["measured_well"] for one in others),
+        "left_open": sum(one["left_open"] for one in others if one["measured_well"]),
+        "told_within_15_pct": sum(abs(one["step_off_pct"]) <= 100 * WITHIN for one in told),
+        "told_wrong": sum(abs(one["step_off_pct"]) > 100 * WITHIN for one in told),
     }
 
 

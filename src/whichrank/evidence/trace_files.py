@@ -14,7 +14,8 @@ from whichrank.evidence.compressed import Gzip, Inflated, Stream, compression, i
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 
-PIECE = 1 << 20
+PIECE = 1 << 18
+"""Fits a core's cache: larger pieces are read from memory twice, once unpacked and once joined."""
 FAR = 1 << 20
 """How much of a file is searched for the list of events."""
 _KINETO = (b'"schemaVersion"', b'"deviceProperties"')

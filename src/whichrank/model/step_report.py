@@ -87,6 +87,8 @@ class Bucket(NamedTuple):
     begins_us: float
     """After the beginning of the step."""
     takes_us: float
+    parameters: tuple[str, ...] = ()
+    """Whose gradients it holds, where the profile tells."""
 
 
 class RankDrawing(NamedTuple):

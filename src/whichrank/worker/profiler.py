@@ -44,6 +44,7 @@ class Profile:
         self.handle: Any = None
         self.writing: threading.Thread | None = None
         self.collecting: Any = None
+        self.buckets: list[dict[str, Any]] = []
         self.save: Any = None
 
     def watch(self) -> None:
@@ -69,7 +70,7 @@ class Profile:
         if self.running is not None:
             if not self.nvtx:
                 if self.seen == self.skip + self.steps:
-                    self.tell_cost()
+                    self.tell()
                 self.running.step()
             late = self.began and time.monotonic() - self.began > self.seconds
             if self.seen >= self.skip + self.steps + (0 if self.nvtx else 2) or late:
@@ -77,11 +78,13 @@ class Profile:
         elif self.seen == self.skip:
             self.start()
 
-    def tell_cost(self) -> None:
-        """Put into the profile how long a step took before and takes while this records."""
+    def tell(self) -> None:
+        """Put into the profile how long steps take before and while this records, and what DDP's buckets hold."""
         now = _typical(self.stamps)
+        told: dict[str, Any] = {"ddp_buckets": self.buckets} if self.buckets else {}
         if self.usual is not None and now is not None:
-            told = {"step_before_s": self.usual, "step_recorded_s": now}
+            told |= {"step_before_s": self.usual, "step_recorded_s": now}
+        if told:
             self.running.add_metadata_json("whichrank", json.dumps(told))
 
     def start(self) -> None:
@@ -96,6 +99,7 @@ class Profile:
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             activities.append(ProfilerActivity.CUDA)
         self.usual = _typical(self.stamps)
+        self.buckets = _ddp_buckets()
         # One step to warm up: the first start sets up the device's tracing, which must not be in the profile.
         plan = schedule(wait=0, warmup=1, active=self.steps, repeat=1)
         self.running = profile(
@@ -223,6 +227,33 @@ def _typical(stamps: Iterable[float]) -> float | None:
     moments = list(stamps)[1:]
     steps = sorted(after - before for before, after in pairwise(moments))
     return steps[len(steps) // 2] if len(steps) > 1 else None
+
+
+def _ddp_buckets() -> list[dict[str, Any]]:
+    """What the buckets of the job's DDP model hold, in the order in which they are reduced.
+
+    None where there are several models, since nothing tells their all-reduces apart, and before DDP has put its buckets
+    into the order of the first backward pass.
+    """
+    module = _ready("torch.nn.parallel.distributed")
+    try:
+        kind = module.DistributedDataParallel
+        kinds = [kind, *kind.__subclasses__()]
+        # Objects refer to their class. One search takes about as long as a collection of garbage.
+        (model,) = [one for one in gc.get_referrers(*kinds) if type(one) in kinds]
+        told = model._get_ddp_logging_data()  # noqa: SLF001 - torch has no other way to ask
+        names = {id(parameter): name for name, parameter in model.module.named_parameters()}
+        order = [names[id(one)] for one in model._module_parameters if one.requires_grad]  # noqa: SLF001
+        if len(order) != told["num_parameter_tensors"]:
+            return []
+        sizes = told["rebuilt_bucket_sizes"].split(", ")
+        places = told["rebuilt_per_bucket_param_indices"].split(", ")
+        return [
+            {"bytes": int(size), "parameters": [order[int(place)] for place in inside.split()]}
+            for size, inside in zip(sizes, places, strict=True)
+        ]
+    except Exception:  # noqa: BLE001 - another torch keeps them elsewhere: the profile goes without
+        return []
 
 
 def _compiling() -> bool:

@@ -55,6 +55,9 @@ def test_a_watched_job_is_profiled_on_request(tmp_path):
     assert [one.steps for one in report.ranks] == [5, 5]
     assert len(report.buckets) == 4
     assert sum(one.bytes for one in report.buckets) > 100_000
+    assert [name for one in report.buckets for name in one.parameters][:2] == ["layers.7.bias", "layers.7.weight"]
+    assert sum(len(one.parameters) for one in report.buckets) == 16
+    assert "layers.7.bias to layers.6.weight (4)" in done.stderr
     assert "WHERE THE TIME GOES" in done.stderr
     assert (tmp_path / "out" / "run.json").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pytest
 
 from tests.traces import Rank, job, meet
 from whichrank.flows.trace.analyse import trace
+from whichrank.model.step_report import Bucket
+from whichrank.records.profiles.trace import Filled
 from whichrank.report.steps import json as as_json
 from whichrank.report.steps import text
+from whichrank.timeline.steps.buckets import with_contents
 from whichrank.timeline.steps.collectives import algorithm
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "traces" / "gloo_data_4rank"
@@ -38,6 +42,55 @@ def test_the_buckets_of_a_real_ddp_job():
     document = json.loads("".join(as_json.render(report)))
     assert len(document["buckets"]) == 4
     assert "DDP BUCKETS" in "".join(text.render(report))
+
+
+BUCKETS = [{"bytes": 33280, "parameters": [f"layers.{place}.weight"]} for place in range(4)]
+
+
+def told(folder, **words):
+    """The real job's profiles, as `whichrank profile` would have written them."""
+    for file in SAMPLE.glob("*.gz"):
+        document = json.loads(gzip.decompress(file.read_bytes()))
+        document["whichrank"] = words
+        (folder / file.name).write_bytes(gzip.compress(json.dumps(document).encode(), 1))
+    return trace([folder])
+
+
+def test_what_ddp_put_into_its_buckets(tmp_path):
+    report = told(tmp_path, ddp_buckets=BUCKETS)
+    assert [one.parameters for one in report.buckets] == [(f"layers.{place}.weight",) for place in range(4)]
+    assert "layers.0.weight" in "".join(text.render(report))
+    assert json.loads("".join(as_json.render(report)))["buckets"][3]["parameters"] == ["layers.3.weight"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        BUCKETS[:3],
+        [{"bytes": "many", "parameters": ["x"]}],
+        [{"bytes": 33280, "parameters": [7]}],
+        [33280],
+        "none",
+    ],
+)
+def test_contents_that_do_not_fit_the_all_reduces_are_not_told(tmp_path, odd):
+    report = told(tmp_path, ddp_buckets=odd)
+    assert len(report.buckets) == 4
+    assert not any(one.parameters for one in report.buckets)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "contents"),
+    [
+        ([400, 4, 800], ["a", "", "b"]),  # a loss is reduced between them
+        ([400, 800, 400, 800], ["a", "b", "a", "b"]),  # two backward passes
+        ([800, 400], ["", ""]),
+        ([400, 800, 400], ["", "", ""]),
+    ],
+)
+def test_buckets_are_known_by_their_order_and_sizes(sizes, contents):
+    found = with_contents([Bucket(size, None, 0.0, 1.0) for size in sizes], [Filled(400, ("a",)), Filled(800, ("b",))])
+    assert ["".join(one.parameters) for one in found] == contents
 
 
 def test_values_read_back_in_every_step_cost_the_time_in_which_the_device_is_idle(tmp_path):

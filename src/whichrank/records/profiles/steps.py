@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from whichrank.records.profiles.trace import Bytes, Collective, Ints, Longs
+from whichrank.records.profiles.trace import Bytes, Collective, Filled, Ints, Longs
 
 LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING, HOST, OTHER = range(6)
 """Why a device stands idle: waiting for data, a checkpoint, Python's garbage collector, a call that waits for the
@@ -117,7 +117,8 @@ class RankSteps:
     collectives_only: bool = False
     ends_known: bool = True
     ends_early: bool = False
-    """All three as in the trace."""
+    ddp_buckets: tuple[Filled, ...] = ()
+    """All four as in the trace."""
 
     @property
     def span(self) -> int:

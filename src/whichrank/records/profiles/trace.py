@@ -77,6 +77,13 @@ class Collective(NamedTuple):
     dtype: str = ""
 
 
+class Filled(NamedTuple):
+    """What one of DDP's buckets holds."""
+
+    bytes: int
+    parameters: tuple[str, ...]
+
+
 class Lane(NamedTuple):
     """A stream of a device or a thread of the host."""
 
@@ -115,6 +122,8 @@ class Trace:
     """How many different steps the profiler marked (`ProfilerStep#…`)."""
     step_s: tuple[float, float] | None = None
     """A typical step before the recording and while it ran, where `whichrank profile` took it."""
+    ddp_buckets: tuple[Filled, ...] = ()
+    """In the order in which they are reduced, where `whichrank profile` took it."""
     only_group: Collective | None = None
     """The process group of a job that has but one."""
     collectives_only: bool = False

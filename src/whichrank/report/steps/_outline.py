@@ -184,13 +184,25 @@ def _collectives(found: Sequence[CollectiveShare]) -> Table:
 
 def _buckets(found: Sequence[Bucket]) -> Table:
     """In the order in which they are reduced."""
-    rows = tuple(
+    headings: tuple[str, ...] = ("bucket", "size", "type", "begins at", "takes")
+    rows: list[tuple[str, ...]] = [
         (str(number), size(one.bytes), one.dtype or "–", duration(one.begins_us), duration(one.takes_us))
         for number, one in enumerate(found[:16])
-    )
+    ]
+    if any(one.parameters for one in found):
+        headings = (*headings, "gradients of")
+        rows = [(*row, _held(one)) for row, one in zip(rows, found, strict=False)]
     known = sum(one.bytes or 0 for one in found)
     total = f"{len(found)} buckets" + (f", {size(known)} of gradients" if known else "; record shapes for their sizes")
-    return Table(("bucket", "size", "type", "begins at", "takes"), rows, total)
+    return Table(headings, tuple(rows), total)
+
+
+def _held(one: Bucket) -> str:
+    """The first and the last parameter of a bucket, and how many it holds; all of them are in the JSON."""
+    names = [name if len(name) <= 32 else f"…{name[-31:]}" for name in one.parameters]
+    if len(names) < 2:
+        return names[0] if names else "–"
+    return f"{names[0]} to {names[-1]} ({len(names)})"
 
 
 def _found(report: StepReport) -> list[tuple[str, tuple[str, ...]]]:

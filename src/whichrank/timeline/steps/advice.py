@@ -269,6 +269,7 @@ def _merged(scene: Scene, known: Sequence[Cost], together: int, most: float = fl
         return _Gain(gains[0], low, high)
     # On a host the call itself takes a core: at most the computation beside it gets all of that back.
     high += fewer / scene.steps * max(cost.per_call for cost in known) / 1e3
+    high = min(high, scene.step_ns / 1e3)
     return _Gain((low + high) / 2, low, high)
 
 

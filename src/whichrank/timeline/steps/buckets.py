@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from whichrank.model.step_report import Bucket
 from whichrank.records.profiles.steps import RankSteps
+from whichrank.records.profiles.trace import Filled
 from whichrank.timeline.steps.collectives import payload
 from whichrank.timeline.steps.intervals import median
 from whichrank.timeline.steps.matching import Matched
@@ -73,4 +74,20 @@ def buckets_of(one: RankSteps) -> list[Bucket]:
             found.append(
                 Bucket(payload(what), what.dtype or None, (begun - int(one.start[step])) / 1e3, (over - begun) / 1e3)
             )
-    return found[:MOST]
+    return with_contents(found, one.ddp_buckets)[:MOST]
+
+
+def with_contents(found: list[Bucket], told: Sequence[Filled]) -> list[Bucket]:
+    """All-reduces and what DDP put into them: they come in its order, once in every backward pass.
+
+    Others (a loss, counters) may come between them. Where the two don't fit each other, nothing is added.
+    """
+    if not told:
+        return found
+    named, place = list(found), 0
+    for row, one in enumerate(found):
+        filled = told[place % len(told)]
+        if one.bytes in (None, filled.bytes):
+            named[row] = one._replace(bytes=filled.bytes, parameters=filled.parameters)
+            place += 1
+    return named if place % len(told) == 0 else found

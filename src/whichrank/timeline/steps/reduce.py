@@ -67,6 +67,7 @@ def reduced(trace: Trace) -> RankSteps:
         collectives_only=trace.collectives_only,
         ends_known=trace.ends_known,
         ends_early=trace.ends_early,
+        ddp_buckets=trace.ddp_buckets,
     )
 
 

@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 from whichrank.evidence.readers.kineto.batches import Batches
-from whichrank.evidence.readers.kineto.table import MOST_SPANS, Table, exact_times
+from whichrank.evidence.readers.kineto.table import LONGEST_NAME, MOST_SPANS, Table, exact_times
 from whichrank.evidence.trace_files import is_trace, pieces
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality
-from whichrank.records.profiles.trace import Collective, Trace
+from whichrank.records.profiles.trace import Collective, Filled, Trace
 
 NAME = "kineto"
 _MOST_RANKS = 1 << 20
@@ -91,6 +91,7 @@ def _identified(item: Item, around: dict[str, Any]) -> Trace:
         base_ns=_whole(around.get("baseTimeNanoseconds"), 1 << 62) or 0,
         reader=NAME,
         step_s=_step_times(around.get("whichrank")),
+        ddp_buckets=_ddp_buckets(around.get("whichrank")),
     )
 
 
@@ -102,6 +103,19 @@ def _step_times(told: Any) -> tuple[float, float] | None:
     if not isinstance(before, float) or not isinstance(then, float) or not (0 < before < 1e6 and 0 < then < 1e6):
         return None
     return before, then
+
+
+def _ddp_buckets(told: Any) -> tuple[Filled, ...]:
+    """What DDP's buckets held, by the same; none where anything about it is odd."""
+    found = told.get("ddp_buckets") if isinstance(told, dict) else None
+    filled = []
+    for one in found if isinstance(found, list) else ():
+        size, names = (one.get("bytes"), one.get("parameters")) if isinstance(one, dict) else (None, None)
+        size = _whole(size, 1 << 50)
+        if not size or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return ()
+        filled.append(Filled(size, tuple(name[:LONGEST_NAME] for name in names)))
+    return tuple(filled)
 
 
 def _only_group(around: dict[str, Any]) -> Collective | None:
