@@ -10,7 +10,7 @@ from whichrank.source.code.evaluating import equal_sizes
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.evaluating.types import becomes_fraction, type_of
-from whichrank.source.code.index import Function
+from whichrank.source.code.index import Class, Function
 from whichrank.source.code.values import (
     CLEAN,
     WORLD,
@@ -89,6 +89,8 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
             merged = merged._replace(fields=_fields_by(test, one, two, merged.fields))
         if len(merged.holds) > 1 and not _has_more(one, two):
             merged = _either_function(test, one, two, merged)
+        if test.ranks is not None and _is_object(one) and _is_object(two) and one.thing is not two.thing:
+            merged = merged._replace(ranks=tuple(one.thing if truth else two.thing for truth in test.ranks))
     return merged if filled is None else merged._replace(length=filled.length)
 
 
@@ -115,6 +117,10 @@ def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Valu
     if test.ranks is not None and isinstance(one.thing, Function) and isinstance(two.thing, Function):
         picks = tuple(one.thing if truth else two.thing for truth in test.ranks)
     return merged._replace(ranks=picks).tagged("dispatched")
+
+
+def _is_object(value: Value) -> bool:
+    return isinstance(value.thing, Class) and not value.kinds and "itself" not in value.tags
 
 
 def other_type(one: Value, two: Value) -> bool:

@@ -55,9 +55,10 @@ def judge_attempt(judge: Judge, event: Attempt, after: Rest, paired: frozenset[i
         names = {step.op.name for step in body}
         own = bool(handler.types) and set(handler.types) <= OWN_FAILURES
         fallback = bool(body) and not own and _after_risk(judge, event.body, handler.types)[0] is None
-        if caught and not fallback and not any(step.op.name in names for step in caught):
+        alone = [step for step in caught if step.op.name not in names]  # the others are made again by a retry
+        if alone and not fallback and (own or len(alone) == len(caught)):
             reason = Origin("exception", "only a rank that failed gets here", *judge.at(handler.line))
-            judge.add("except", [reason], handler.line, "", caught, [])
+            judge.add("except", [reason], handler.line, "", alone, [])
         elif not handler.raises and not _swallowed(judge, event, handler, caught, repeated):
             _left(judge, event, handler, caught, after)
     stopped = any(
