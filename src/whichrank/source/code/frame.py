@@ -10,7 +10,7 @@ from whichrank.source.code.calling.parameters import parameter
 from whichrank.source.code.calling.silencing import SWITCHES, set_by
 from whichrank.source.code.calling.sources import is_setting, setting_name
 from whichrank.source.code.calling.stopping import STOPS, stopped
-from whichrank.source.code.evaluating.choices import AGREED_TAG
+from whichrank.source.code.evaluating.choices import AGREED_TAG, GROWN
 from whichrank.source.code.evaluating.containers import EACH, entry_of
 from whichrank.source.code.evaluating.expressions import evaluate
 from whichrank.source.code.evaluating.names import HANDED_ON
@@ -258,7 +258,7 @@ class Frame:
             self.fills[text] = union(self.fills.get(text, CLEAN), value.taint)
         length = union(known.length, *self.control, *self.loops, *self.skips) if grows else known.length
         if value.taint or length != known.length or grows:
-            marks = {tag for tag in value.tags if tag.startswith((EACH, OF, RAGGED))} if grows else set()
+            marks = {GROWN, *(tag for tag in value.tags if tag.startswith((EACH, OF, RAGGED)))} if grows else set()
             taint, tags = union(known.taint, value.taint), known.tags | marks
             where[text] = known._replace(taint=taint, length=length, tags=tags, ranks=None, items=None)
 

@@ -26,6 +26,8 @@ AGREED_TAG = "agreed"
 """Marks what came out of a collective and is the same on all ranks."""
 PAST_WRAPPER = "past wrapper"
 """Marks what was computed by the module inside a wrapped model."""
+GROWN = "grown"
+"""Marks a list that was filled here: whether it is empty is told by its length, not by what is in it."""
 CARRIED = frozenset({"wrapped_output", AGREED_TAG, NODE_LOCAL, PAST_WRAPPER})
 """Tags that what is computed from a value keeps."""
 PRESENT = object()
@@ -48,6 +50,8 @@ def logic(both: bool, one: Value, other: Value) -> Value:
 
 def in_doubt(value: Value) -> Taint:
     """Why the truth of a value may differ; `local_rank != -1` is the same everywhere."""
+    if GROWN in value.tags:
+        return value.length
     return value.taint if differs(value) else CLEAN
 
 
