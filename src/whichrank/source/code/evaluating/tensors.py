@@ -230,6 +230,8 @@ def _dtype(made: Call) -> str:
         if keyword.arg == "dtype":
             name = _ALIASES.get(last_name(keyword.value), last_name(keyword.value))
             return name if name in DTYPES else ""
+    if any(keyword.arg is None for keyword in made.node.keywords):
+        return ""  # `zeros(n, **options)`
     if made.name.endswith("_like"):
         return type_of(made.args[0])
     if made.name.startswith("new_"):
