@@ -336,7 +336,7 @@ class Frame:
             empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
             self.emit(Leave("return", node.lineno, empty))
             return True
-        kind = kinds[type(node)]
+        kind, name = kinds[type(node)], ""
         if kind == "break" and self.breaks:
             self.breaks[-1].append((dict(self.env), union(*self.control)))
         if isinstance(node, ast.Raise) and node.exc is not None:
@@ -345,7 +345,7 @@ class Frame:
             name = last_name(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
             if name in self.function.module.classes or name in self.function.module.imports:
                 self.analysis.raised.setdefault(name, set()).add(union(*self.control, self.left, *self.skips))
-        self.emit(Leave(kind, node.lineno))
+        self.emit(Leave(kind, node.lineno, error=name))
         return True
 
     def expression(self, node: ast.Expr) -> bool:
