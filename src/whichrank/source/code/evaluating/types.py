@@ -76,7 +76,7 @@ def of_types(values: Iterable[Value]) -> frozenset[str]:
 
 def wide(*parts: Value) -> frozenset[str]:
     """The mark of what is computed from numbers of 64 bits, and from plain numbers at most."""
-    doubles = [type_of(part) == "float64" for part in parts]
+    doubles = [bool(part.tags) and type_of(part) == "float64" for part in parts]
     plain = all(double or _is_number(part) for double, part in zip(doubles, parts, strict=True))
     return frozenset({"dtype:float64"}) if any(doubles) and plain else frozenset()
 

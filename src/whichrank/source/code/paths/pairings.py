@@ -51,6 +51,8 @@ class _Player:
         """Functions that some ranks alone call: they say nothing by themselves."""
         self.calls: dict[Enter, list[Event]] = {}
         """What functions do in single calls of them."""
+        self.sizes: dict[str, int] = {}
+        """With how many ranks the functions of a file are played."""
 
     def all(self) -> list[Pairing]:
         own = []
@@ -94,7 +96,10 @@ class _Player:
                 todo += self.callers[function]
 
     def _play(self, function: Function) -> Pairing | None:
-        ranks = [_Rank() for _ in range(ranks_played(function.module))]
+        label = function.module.label
+        if label not in self.sizes:
+            self.sizes[label] = ranks_played(function.module)
+        ranks = [_Rank() for _ in range(self.sizes[label])]
         try:
             for number, rank in enumerate(ranks):
                 self._follow(self.analysis.summary(function).events, number, rank.todo, 0)
