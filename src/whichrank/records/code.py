@@ -70,7 +70,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Point-to-point operations that can't all finish, from playing four ranks through."""
+    """Point-to-point operations that can't all finish, from playing up to four ranks through."""
 
     shape: Literal["cycle", "unmatched"]
     operation: Operation

@@ -60,6 +60,8 @@ class Leave:
     line: int
     empty: bool = False
     """A return without a value."""
+    error: str = ""
+    """The class of what is raised."""
 
 
 @dataclass(eq=False, slots=True)

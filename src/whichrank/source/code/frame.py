@@ -10,7 +10,7 @@ from whichrank.source.code.calling.parameters import parameter
 from whichrank.source.code.calling.silencing import SWITCHES, set_by
 from whichrank.source.code.calling.sources import is_setting, setting_name
 from whichrank.source.code.calling.stopping import STOPS, stopped
-from whichrank.source.code.evaluating.choices import AGREED_TAG
+from whichrank.source.code.evaluating.choices import AGREED_TAG, GROWN
 from whichrank.source.code.evaluating.containers import EACH, entry_of
 from whichrank.source.code.evaluating.expressions import evaluate
 from whichrank.source.code.evaluating.names import HANDED_ON
@@ -258,7 +258,7 @@ class Frame:
             self.fills[text] = union(self.fills.get(text, CLEAN), value.taint)
         length = union(known.length, *self.control, *self.loops, *self.skips) if grows else known.length
         if value.taint or length != known.length or grows:
-            marks = {tag for tag in value.tags if tag.startswith((EACH, OF, RAGGED))} if grows else set()
+            marks = {GROWN, *(tag for tag in value.tags if tag.startswith((EACH, OF, RAGGED)))} if grows else set()
             taint, tags = union(known.taint, value.taint), known.tags | marks
             where[text] = known._replace(taint=taint, length=length, tags=tags, ranks=None, items=None)
 
@@ -336,7 +336,7 @@ class Frame:
             empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
             self.emit(Leave("return", node.lineno, empty))
             return True
-        kind = kinds[type(node)]
+        kind, name = kinds[type(node)], ""
         if kind == "break" and self.breaks:
             self.breaks[-1].append((dict(self.env), union(*self.control)))
         if isinstance(node, ast.Raise) and node.exc is not None:
@@ -345,7 +345,7 @@ class Frame:
             name = last_name(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
             if name in self.function.module.classes or name in self.function.module.imports:
                 self.analysis.raised.setdefault(name, set()).add(union(*self.control, self.left, *self.skips))
-        self.emit(Leave(kind, node.lineno))
+        self.emit(Leave(kind, node.lineno, error=name))
         return True
 
     def expression(self, node: ast.Expr) -> bool:

@@ -44,7 +44,7 @@ def in_wrong_order(project: Project, called: frozenset[str]) -> Iterator[Habit]:
                 yield reading.too_early(barrier, made)
         for late in found:
             key = (late.label, getattr(late.node, "lineno", 1), late.name)
-            if key not in seen and not _read_again(late.name):
+            if key not in seen and not _read_again(late.name) and not _unread(late):
                 seen.add(key)
                 yield reading.habit(late)
 
@@ -58,6 +58,19 @@ def _read_again(name: str) -> bool:
     """Groups that are made later still see it."""
     variable = catalogue().get(name)
     return variable is not None and variable.when_read == "every communicator init"
+
+
+def _unread(late: Found) -> bool:
+    """A variable of NCCL, where the group is made with another back end: `init_process_group("gloo")`."""
+    named = [value.value for value in _back_end(late.event_node) if isinstance(value, ast.Constant)]
+    return "NCCL_" in late.name and any(isinstance(name, str) and "nccl" not in name for name in named)
+
+
+def _back_end(node: ast.AST) -> list[ast.expr]:
+    """What a call gives init_process_group as the back end."""
+    if not isinstance(node, ast.Call) or not dotted_name(node.func).endswith("init_process_group"):
+        return []
+    return [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "backend")]
 
 
 class _Reading:
@@ -119,10 +132,7 @@ class _Reading:
 
 def _on_nccl(made: Seen, constants: Constants | None) -> bool:
     """Whether a call makes the process group with NCCL, as far as the file says."""
-    node = made.node
-    if not isinstance(node, ast.Call) or not dotted_name(node.func).endswith("init_process_group"):
-        return False
-    given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "backend")]
+    given = _back_end(made.node)
     return any(isinstance(value, ast.Constant) and value.value == "nccl" for value in given) or any(
         constants is not None and constants.text(value) == "nccl" for value in given
     )

@@ -25,6 +25,8 @@ class Origin:
     what: str
     file: str
     line: int
+    local: bool = False
+    """A number that starts anew on every node: LOCAL_RANK."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
     for pairing in case.pairings:
         if pairing.shape == "cycle":
             refs = (pairing.operation.ref, *(operation.ref for operation in pairing.others))
-            message = f"These operations wait for each other: {pairing.said} (played with 4 ranks)."
+            message = f"These operations wait for each other: {pairing.said}."
             found.append(told(CODE, CAUSE, "hang", "error", Grade.PROVES, message, refs, FIX))
     return found
 

@@ -31,7 +31,7 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
     found = []
     for pairing in case.pairings:
         if pairing.shape == "unmatched":
-            message = f"No partner: {pairing.said} (played with 4 ranks)."
+            message = f"No partner: {pairing.said}."
             fix = ("Post the matching half on the peer, with the same tag and group.",)
             found.append(told(CODE, CAUSE, "hang", "error", Grade.PROVES, message, (pairing.operation.ref,), fix))
     return found

@@ -214,7 +214,7 @@ def _of_each_kind(frame: Frame, made: Call) -> Value | None:
     found = [targets.method_of(frame, kind, made.name) for kind in made.receiver.kinds]
     methods = tuple(dict.fromkeys(method for method in found if method is not None))
     if len(methods) > 1 and made.receiver.taint:  # of one class on some ranks, of another on others
-        return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
+        return _dispatched(frame, made, made.receiver._replace(ranks=_method_by_rank(frame, made)), methods)
     results = [
         _of_kind(frame, made, kind, method)
         for kind, method in zip(made.receiver.kinds, found, strict=True)
@@ -223,6 +223,14 @@ def _of_each_kind(frame: Frame, made: Call) -> Value | None:
     if len(results) > _MOST_KINDS:  # one of many back ends: what some of them answer says nothing about the one in use
         return UNKNOWN
     return join(results) if results else None
+
+
+def _method_by_rank(frame: Frame, made: Call) -> tuple[Function, ...] | None:
+    """The method that each rank calls, where it is known of which class its object is."""
+    kinds = [kind for kind in made.receiver.ranks or () if isinstance(kind, Class)]
+    methods = [targets.method_of(frame, kind, made.name) for kind in kinds]
+    known = tuple(method for method in methods if method is not None)
+    return known if len(known) == WORLD else None
 
 
 def _of_kind(frame: Frame, made: Call, kind: Class, method: Function) -> Value:

@@ -9,6 +9,7 @@ from whichrank.facts.collectives import rank_sources
 from whichrank.source.code import libraries
 from whichrank.source.code.calling import binding
 from whichrank.source.code.calling.sources import environment, rank_value
+from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.evaluating.types import FRACTION
 from whichrank.source.code.events import (
     Enter,
@@ -40,6 +41,7 @@ MOST_OVERRIDES = 4
 _RANKS = frozenset({"rank", "first", "last", "part"})
 _AGREE = frozenset({"broadcast", "broadcast_object_list", "all_reduce", "all_gather", "reduce_boolean_decision"})
 """What every rank has afterwards is the same, also where the project has a function of that name itself."""
+_AGREED = Value(tags=frozenset({AGREED_TAG}))
 _PROBES = frozenset({"device_count", "is_available", "is_initialized", "is_supported"})
 """What a machine can do is the same on all of them, however a program asks."""
 
@@ -75,8 +77,8 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
         seeded_by(frame, target, summary, bound)
     if summary.quits:
         quit_by(frame, summary, target, bound, made.node.lineno)
-    alike = made.name in _PROBES | _AGREE or SIZE_NAME.search(made.name) is not None
-    returns = UNKNOWN if alike else summary.returns
+    alike = made.name in _PROBES or SIZE_NAME.search(made.name) is not None
+    returns = _AGREED if made.name in _AGREE else UNKNOWN if alike else summary.returns
     for name, filled in summary.fills.items():
         node = binding.argument_node(made, target, name)
         if node is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from whichrank.source.code.evaluating.choices import GROWN
 from whichrank.source.code.events import Enter
 from whichrank.source.code.index import Class, Function
 from whichrank.source.code.values import Value
@@ -40,4 +41,6 @@ def operator_method(frame: Frame, value: Value, node: ast.AST, *names: str) -> V
 
 def truth(frame: Frame, value: Value, node: ast.AST) -> Value:
     """What a condition asks: an object of the project says itself whether it is true."""
+    if GROWN in value.tags:
+        return value._replace(taint=value.length)
     return operator_method(frame, value, node, "__bool__") or value

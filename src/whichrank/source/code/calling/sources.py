@@ -29,9 +29,10 @@ def setting_name(text: str) -> str:
 
 def rank_value(frame: Frame, node: ast.AST, what: str, kind: str, axis: str) -> Value:
     """What a name of the table of sources stands for."""
-    origin = Origin("part" if kind == "part" else "rank" if kind in {"first", "last"} else kind, what, *frame.at(node))
+    reason = "part" if kind == "part" else "rank" if kind in {"first", "last"} else kind
+    origin = Origin(reason, what, *frame.at(node), local=axis == "local")
     ranks: tuple[Any, ...] | None = None
-    if kind == "rank" and axis == "world":
+    if kind == "rank" and axis in {"world", "local"}:  # local ranks as on one node
         ranks = tuple(range(WORLD))
     elif kind in {"first", "last"}:
         ranks = tuple(rank == (0 if kind == "first" else WORLD - 1) for rank in range(WORLD))

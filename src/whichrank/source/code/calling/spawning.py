@@ -64,7 +64,8 @@ def _library_threads(frame: Frame, made: Call, value: Value) -> None:
     """A collective of a library as the target of a thread: `Thread(target=dcp.save)`."""
     for tag in value.tags:
         if tag.startswith(ALIAS):
-            op = Op(tag.rpartition(".")[2], "collective", frame.function, made.node.lineno)
+            group = next((ast.unparse(k.value) for k in made.node.keywords if k.arg == "group"), "")
+            op = Op(tag.rpartition(".")[2], "collective", frame.function, made.node.lineno, group)
             frame.analysis.threaded.append(op)
 
 

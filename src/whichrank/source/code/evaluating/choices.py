@@ -10,7 +10,7 @@ from whichrank.source.code.evaluating import equal_sizes
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.evaluating.types import becomes_fraction, type_of
-from whichrank.source.code.index import Function
+from whichrank.source.code.index import Class, Function
 from whichrank.source.code.values import (
     CLEAN,
     WORLD,
@@ -26,6 +26,8 @@ AGREED_TAG = "agreed"
 """Marks what came out of a collective and is the same on all ranks."""
 PAST_WRAPPER = "past wrapper"
 """Marks what was computed by the module inside a wrapped model."""
+GROWN = "grown"
+"""Marks a list that was filled here: whether it is empty is told by its length, not by what is in it."""
 CARRIED = frozenset({"wrapped_output", AGREED_TAG, NODE_LOCAL, PAST_WRAPPER})
 """Tags that what is computed from a value keeps."""
 PRESENT = object()
@@ -48,6 +50,8 @@ def logic(both: bool, one: Value, other: Value) -> Value:
 
 def in_doubt(value: Value) -> Taint:
     """Why the truth of a value may differ; `local_rank != -1` is the same everywhere."""
+    if GROWN in value.tags:
+        return value.length
     return value.taint if differs(value) else CLEAN
 
 
@@ -89,6 +93,8 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
             merged = merged._replace(fields=_fields_by(test, one, two, merged.fields))
         if len(merged.holds) > 1 and not _has_more(one, two):
             merged = _either_function(test, one, two, merged)
+        if test.ranks is not None and _is_object(one) and _is_object(two) and one.thing is not two.thing:
+            merged = merged._replace(ranks=tuple(one.thing if truth else two.thing for truth in test.ranks))
     return merged if filled is None else merged._replace(length=filled.length)
 
 
@@ -115,6 +121,10 @@ def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Valu
     if test.ranks is not None and isinstance(one.thing, Function) and isinstance(two.thing, Function):
         picks = tuple(one.thing if truth else two.thing for truth in test.ranks)
     return merged._replace(ranks=picks).tagged("dispatched")
+
+
+def _is_object(value: Value) -> bool:
+    return isinstance(value.thing, Class) and not value.kinds and "itself" not in value.tags
 
 
 def other_type(one: Value, two: Value) -> bool:

@@ -27,7 +27,7 @@ from whichrank.source.code.evaluating.containers import (
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, is_local_path
 from whichrank.source.code.evaluating.names import WRAPPERS, attribute, name
 from whichrank.source.code.evaluating.ordering import REVERSED
-from whichrank.source.code.evaluating.types import FRACTION, of_types
+from whichrank.source.code.evaluating.types import FRACTION, of_types, wide
 from whichrank.source.code.events import Fork
 from whichrank.source.code.index import from_lambda, last_name
 from whichrank.source.code.values import (
@@ -97,8 +97,8 @@ def _constant(_frame: Frame, node: ast.Constant) -> Value:
 def _binary(frame: Frame, node: ast.BinOp) -> Value:
     left, right = evaluate(frame, node.left), evaluate(frame, node.right)
     result = mixed([left, right])
-    if sized := equal_sizes.marks(node.op, left, right):
-        result = result.tagged(*sized)
+    if marks := {*equal_sizes.marks(node.op, left, right), *wide(left, right)}:
+        result = result.tagged(*marks)
     if isinstance(node.op, ast.Mult):
         ranks = per_rank(_times, left, right)
         length = union(left.length, right.length, right.taint if left.items is not None else CLEAN)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from whichrank.source.code.evaluating import equal_sizes
 from whichrank.source.code.evaluating.choices import CARRIED
 from whichrank.source.code.evaluating.names import TYPE
-from whichrank.source.code.evaluating.types import DTYPES, RAGGED, own_kind, type_of
+from whichrank.source.code.evaluating.types import DTYPES, RAGGED, own_kind, type_of, wide
 from whichrank.source.code.index import last_name
 from whichrank.source.code.values import (
     CLEAN,
@@ -175,6 +175,13 @@ _NUMPY_FLOATS = frozenset({
 })  # fmt: skip
 
 
+_KEEP_TYPE = frozenset({
+    "sum", "mean", "max", "min", "std", "var", "clip", "cumsum", "copy", "reshape", "ravel", "flatten", "maximum",
+    "minimum", "sqrt", "log", "log1p", "exp", "abs", "power", "median",
+})  # fmt: skip
+"""Functions and methods of numpy that give numbers of the type they get."""
+
+
 def numpy_type(made: Call, value: Value) -> Value:
     """What numpy makes is of 64 bits where nothing else is said; a tensor of it keeps the type."""
     kind = ""
@@ -182,10 +189,11 @@ def numpy_type(made: Call, value: Value) -> Value:
     if made.name == "astype" and isinstance(made.node.func, ast.Attribute) and made.node.args:
         given = made.node.args[0]
     elif not made.full.startswith("numpy."):
-        return value
+        kept = made.name in _KEEP_TYPE and isinstance(made.node.func, ast.Attribute) and given is None
+        return value.tagged(*wide(made.receiver)) if kept and wide(made.receiver) else value
     if given is not None:
         kind = "float64" if last_name(given) == "float" else last_name(given)
-    elif made.name in _NUMPY_FLOATS:
+    elif made.name in _NUMPY_FLOATS or (made.name in _KEEP_TYPE and made.args and wide(*made.args)):
         kind = "float64"
     tags = frozenset(tag for tag in value.tags if not tag.startswith(("dtype:", "cast:")))
     return value._replace(tags=tags | {f"dtype:{kind}"} if kind else tags)
@@ -222,6 +230,8 @@ def _dtype(made: Call) -> str:
         if keyword.arg == "dtype":
             name = _ALIASES.get(last_name(keyword.value), last_name(keyword.value))
             return name if name in DTYPES else ""
+    if any(keyword.arg is None for keyword in made.node.keywords):
+        return ""  # `zeros(n, **options)`
     if made.name.endswith("_like"):
         return type_of(made.args[0])
     if made.name.startswith("new_"):

@@ -72,3 +72,14 @@ def of_types(values: Iterable[Value]) -> frozenset[str]:
     """The mark of a list whose tensors are all of one type."""
     names = {type_of(value) for value in values}
     return frozenset(f"{OF}dtype:{name}" for name in names) if len(names) == 1 and names != {""} else frozenset()
+
+
+def wide(*parts: Value) -> frozenset[str]:
+    """The mark of what is computed from numbers of 64 bits, and from plain numbers at most."""
+    doubles = [bool(part.tags) and type_of(part) == "float64" for part in parts]
+    plain = all(double or _is_number(part) for double, part in zip(doubles, parts, strict=True))
+    return frozenset({"dtype:float64"}) if any(doubles) and plain else frozenset()
+
+
+def _is_number(value: Value) -> bool:
+    return value.ranks is not None and all(type(each) in {int, float} for each in value.ranks)

@@ -54,7 +54,8 @@ def _between(judge: Judge, events: list[Event], one: Fork, other: Fork) -> None:
 def _even(judge: Judge, one: Fork, other: Fork) -> bool:
     """Whether every rank does the same in the two branches together."""
     if one.test.ranks is not None and other.test.ranks is not None:
-        both = [a + b for a, b in zip(_by_rank(judge, one), _by_rank(judge, other), strict=True)]
+        nodes = _local(judge, one) != _local(judge, other)
+        both = [a + b for a, b in zip(_by_rank(judge, one, nodes), _by_rank(judge, other, nodes), strict=True)]
         return bool(both[0]) and all(seq == both[0] for seq in both)
     if other.text not in {f"not {one.text}", one.text.removeprefix("not ")} or other.text == one.text:
         return False
@@ -62,6 +63,14 @@ def _even(judge: Judge, one: Fork, other: Fork) -> bool:
     return arms[0] + arms[3] == arms[1] + arms[2]
 
 
-def _by_rank(judge: Judge, fork: Fork) -> list[tuple[object, ...]]:
+def _by_rank(judge: Judge, fork: Fork, nodes: bool) -> list[tuple[object, ...]]:
+    """What each rank does in a branch; with local ranks as on two nodes of two where `nodes`."""
     arms = keys(judge.sequences.of(fork.then)), keys(judge.sequences.of(fork.other))
-    return [arms[0] if fork.test.ranks and fork.test.ranks[rank] else arms[1] for rank in range(WORLD)]
+    numbers = [rank % 2 if nodes and _local(judge, fork) else rank for rank in range(WORLD)]
+    return [arms[0] if fork.test.ranks and fork.test.ranks[number] else arms[1] for number in numbers]
+
+
+def _local(judge: Judge, fork: Fork) -> bool:
+    """Whether the place on the node decides, not the place among all ranks."""
+    found = [origin for origin in judge.analysis.resolve(fork.test.taint) if origin.kind == "rank"]
+    return bool(found) and all(origin.local for origin in found)

@@ -14,6 +14,7 @@ from whichrank.source.code.events import (
     First,
     Fork,
     Handler,
+    Leave,
     Loop,
     Op,
     Risk,
@@ -55,9 +56,10 @@ def judge_attempt(judge: Judge, event: Attempt, after: Rest, paired: frozenset[i
         names = {step.op.name for step in body}
         own = bool(handler.types) and set(handler.types) <= OWN_FAILURES
         fallback = bool(body) and not own and _after_risk(judge, event.body, handler.types)[0] is None
-        if caught and not fallback and not any(step.op.name in names for step in caught):
+        alone = [step for step in caught if step.op.name not in names]  # the others are made again by a retry
+        if alone and not fallback and (own or len(alone) == len(caught)):
             reason = Origin("exception", "only a rank that failed gets here", *judge.at(handler.line))
-            judge.add("except", [reason], handler.line, "", caught, [])
+            judge.add("except", [reason], handler.line, "", alone, [])
         elif not handler.raises and not _swallowed(judge, event, handler, caught, repeated):
             _left(judge, event, handler, caught, after)
     stopped = any(
@@ -158,11 +160,20 @@ def _risk(judge: Judge, event: Event, caught: tuple[str, ...]) -> Origin | None:
     if isinstance(event, Enter) and any(_local(value) for value in event.arguments.values()):
         what = f"{event.function.name}() may fail on this rank's data"
         return Origin("exception", what, event.caller.module.label, event.line)
+    if isinstance(event, Fork) and (raised := _raised_here(event, caught)) and (why := judge.reasons(event.test)):
+        return Origin("exception", f"{raised.error} is raised on some ranks", why[0].file, raised.line)
     for block in blocks(event):
         for inner in block:
             if (risk := _risk(judge, inner, caught)) is not None:
                 return risk
     return None
+
+
+def _raised_here(event: Fork, caught: tuple[str, ...]) -> Leave | None:
+    """An error that one side of a condition raises, and that is caught by its own name or as any error."""
+    leaves = [leave for arm in (event.then, event.other) for leave in arm if isinstance(leave, Leave)]
+    any_error = not caught or bool({"Exception", "BaseException"} & set(caught))
+    return next((leave for leave in leaves if leave.error and (any_error or leave.error in caught)), None)
 
 
 _READS = ("open()", "read_text()", "read_bytes()", "urlopen()", "loads()", "int()", "float()", "next()")

@@ -1,10 +1,10 @@
-"""Point-to-point operations played through for four ranks: which of them wait for each other."""
+"""Point-to-point operations played through for up to four ranks: which of them wait for each other."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from whichrank.records.code import Pairing
 from whichrank.source.code.analysis import Analysis
@@ -12,6 +12,7 @@ from whichrank.source.code.evaluating.neighbours import neighbour
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op, exits
 from whichrank.source.code.index import Function
 from whichrank.source.code.paths.differences import operation
+from whichrank.source.code.paths.world import ranks_played
 from whichrank.source.code.values import WORLD, differs
 
 P2P = frozenset({"send", "recv", "isend", "irecv"})
@@ -50,6 +51,8 @@ class _Player:
         """Functions that some ranks alone call: they say nothing by themselves."""
         self.calls: dict[Enter, list[Event]] = {}
         """What functions do in single calls of them."""
+        self.sizes: dict[str, int] = {}
+        """With how many ranks the functions of a file are played."""
 
     def all(self) -> list[Pairing]:
         own = []
@@ -93,17 +96,25 @@ class _Player:
                 todo += self.callers[function]
 
     def _play(self, function: Function) -> Pairing | None:
-        ranks = [_Rank() for _ in range(WORLD)]
+        label = function.module.label
+        if label not in self.sizes:
+            self.sizes[label] = ranks_played(function.module)
+        ranks = [_Rank() for _ in range(self.sizes[label])]
         try:
             for number, rank in enumerate(ranks):
                 self._follow(self.analysis.summary(function).events, number, rank.todo, 0)
         except UnknownPathError:
             return self._all_alike(function) if not self.callers[function] else None
+        if any(peer >= len(ranks) for rank in ranks for _, peer in rank.todo):
+            return None
         while _progress(ranks):
             pass
         result = _stuck(ranks)
+        if result is None:
+            return None
         guessed = any(neighbour(op.peer, 0) is not None for rank in ranks for op, _ in rank.todo)
-        return None if guessed and result is not None and result.shape != "cycle" else result
+        played = replace(result, said=f"{result.said} (played with {len(ranks)} ranks)")
+        return None if guessed and result.shape != "cycle" else played
 
     def _all_alike(self, root: Function) -> Pairing | None:
         """Where all ranks begin with the same blocking half, nobody does the other one, whoever the peers are."""

@@ -98,7 +98,9 @@ class Judge:
         for function, summary in self.analysis.summaries.items():
             for op in ops(summary.events):
                 elsewhere.setdefault(op.group, set()).add(function)
-        for op in self.analysis.threaded if elsewhere.get("") else ():
+        for op in self.analysis.threaded:
+            if not elsewhere.get(op.group):
+                continue
             self.function = op.function
             reason = Origin("order", f"another thread calls {op.name}()", op.function.module.label, op.line)
             self.add("thread", [reason], op.line, "", [Step((op.name, ""), op)], [])

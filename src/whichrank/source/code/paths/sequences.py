@@ -9,7 +9,7 @@ from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op, blocks
 from whichrank.source.code.index import Function, dotted, last_name, resolve
 from whichrank.source.code.values import Callee, Value, differs, functions_of
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import FUNCTIONS, own, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -103,14 +103,7 @@ class Sequences:
         if not isinstance(found, Function) or found.node is None or not found.params:
             return False
         wrapped = {found.params[0], *(inner.params[0] for inner in _inner(found) if inner.params)}
-        for node in walk(found.node):
-            if isinstance(node, ast.If) and _asks_rank(node.test):
-                calls = {last_name(n.func) for part in node.body for n in walk(part) if isinstance(n, ast.Call)}
-                others = any(_calls(part, wrapped) for part in node.orelse)
-                leaves = isinstance(node.body[-1], ast.Return) and not calls & wrapped and not others
-                if (calls & wrapped and not others) or (leaves and _calls(found.node, wrapped)):
-                    return True
-        return False
+        return any(isinstance(node, FUNCTIONS) and _parts_ranks(node, wrapped) for node in walk(found.node))
 
     def of(self, events: Iterable[Event], depth: int = 0, assumed: Mapping[str, bool] | None = None) -> list[Step]:
         """The operations of a path; point-to-point operations are matched elsewhere."""
@@ -181,6 +174,18 @@ def _folded(key: tuple[object, ...], steps: list[Step], sure: bool) -> list[Step
 
 def _inner(function: Function) -> Iterable[Function]:
     return (other for other in function.module.everything if other.parent is function)
+
+
+def _parts_ranks(function: ast.AST, wrapped: set[str]) -> bool:
+    """Whether a function lets some ranks alone call what it wraps, or come to the call of it."""
+    for node in own(function):
+        if isinstance(node, ast.If) and _asks_rank(node.test):
+            here, others = (any(_calls(part, wrapped) for part in arm) for arm in (node.body, node.orelse))
+            leaves = isinstance(node.body[-1], ast.Return) and not here and not others
+            behind = (isinstance(n, ast.Call) and last_name(n.func) in wrapped for n in own(function))
+            if (here and not others) or (leaves and any(behind)):
+                return True
+    return False
 
 
 def _calls(node: ast.AST, names: set[str]) -> bool:

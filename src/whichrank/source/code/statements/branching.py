@@ -49,7 +49,7 @@ def if_statement(frame: Frame, node: ast.If) -> bool:
         frame.control.pop()
         _parted(frame, test.taint, exits(then) ^ exits(other))
     if then or other:
-        given = _given(frame, node.test) if split else ()
+        given = _given(node.test) if split else ()
         frame.emit(Fork(test, ast.unparse(node.test)[:160], node.lineno, then, other, given))
     if ended and not other_ended:
         return False
@@ -71,8 +71,8 @@ def _parted(frame: Frame, taint: Taint, ways: set[Exit]) -> None:
         frame.loops[-1] = union(frame.loops[-1], taint)
 
 
-def _given(frame: Frame, test: ast.expr) -> tuple[tuple[str, bool], ...]:
-    """The parts of `a and not b and rank == 0` that are the same on all ranks."""
+def _given(test: ast.expr) -> tuple[tuple[str, bool], ...]:
+    """The parts of `a and not b and rank == 0`: inside the arms, they are not asked again."""
     if not isinstance(test, ast.BoolOp):
         return ()
     found = []
@@ -81,7 +81,7 @@ def _given(frame: Frame, test: ast.expr) -> tuple[tuple[str, bool], ...]:
         truth, inner = wanted, part
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
             truth, inner = not wanted, part.operand
-        if isinstance(inner, ast.Name | ast.Attribute) and not differs(frame.aside(inner)[1]):
+        if isinstance(inner, ast.Name | ast.Attribute):
             found.append((ast.unparse(inner)[:160], truth))
     return tuple(found)
 
