@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import is_read
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
 
@@ -37,7 +37,7 @@ def judge(settings: Settings) -> list[Finding]:
             holder = Assignment(lost.name, None, lost.ref, file.label, "local")
             found.append(flagged(CODE, holder, lost.severity, f"{lost.name}: {lost.why}.", lost.fix))
         for a in file.assignments:
-            if a.how == "local" and not a.used and a.name in catalogue():
+            if a.how == "local" and not a.used and is_read(a.name):
                 message = f"{a.name} is set but never exported: the programs that the script starts don't see it."
                 found.append(flagged(CODE, a, "warning", message, f"Write: {_exported(a.ref.quote)}"))
     return found

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import catalogue, is_read
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, Lost, SettingsFile
@@ -182,7 +182,7 @@ class _Image:
             name, equals, value = word.raw.partition("=")
             if equals:
                 self.set(name, expand(value, self.lookup).text, word.line)
-            elif word.raw.startswith("\\#") and words[0].raw.partition("=")[0] in catalogue():
+            elif word.raw.startswith("\\#") and is_read(words[0].raw.partition("=")[0]):
                 why = "a comment behind ENV is not a comment: docker refuses the line"
                 first = words[0].raw.partition("=")[0]
                 self.out.lost.append(Lost(first, self.ref(word.line), why, "Put it on a line of its own.", "error"))
@@ -222,7 +222,7 @@ class _Image:
             profile = re.search(
                 r">>?\s*\S*(?:bashrc|\.profile|bash_profile|profile\.d/|/etc/profile|/etc/environment)", a.ref.quote
             )
-            judged = a.name in catalogue()
+            judged = is_read(a.name)
             if profile and judged:
                 why = "only interactive and login shells read that file, not the program that a container starts"
                 self.out.lost.append(Lost(a.name, a.ref, why, f"Write: ENV {a.name}={a.value or '…'}"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import is_read
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, How, Lost, SettingsFile
 from whichrank.source.formats import make_text
@@ -112,7 +112,7 @@ def _assign(make: Make, match: re.Match[str], line: int, *, sure: bool) -> None:
         if "export" in match["words"]:
             make.targeted.append(Given(name, value, line))
             record(make, name, value, line, False, how="export")
-        elif name in catalogue() and not make.every:
+        elif is_read(name) and not make.every:
             record(make, name, value, line, False, how="local")
         return
     if "export" in match["words"]:
@@ -132,7 +132,7 @@ def record(make: Make, name: str, value: str, line: int, sure: bool, how: How | 
     chosen: How = how or ("export" if make.every or name in make.exported else "local")
     ref = _ref(make, line)
     stripped = value.strip()
-    if chosen == "export" and name in catalogue():
+    if chosen == "export" and is_read(name):
         quoted = len(stripped) > 1 and stripped[0] in "\"'" and stripped[-1] == stripped[0]
         if quoted:
             why = f"make does not take quotes off: the value is {stripped} with its quotes"
@@ -166,7 +166,7 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
         later = any(launched[index + 1 :])
         for a in (_defined(make, a) for a in found.assignments):
             alone = not launched[index] and later and a.how in {"export", "local"}
-            if alone and a.name in catalogue():
+            if alone and is_read(a.name):
                 why = "each line of a recipe is a shell of its own: the next line does not see it"
                 fix = "Join the lines with && \\, or write export at the top of the Makefile."
                 make.out.lost.append(Lost(a.name, a.ref, why, fix))

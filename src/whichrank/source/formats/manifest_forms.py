@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import is_read
 from whichrank.records import launches
 from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Clash, Lost
@@ -29,7 +29,7 @@ def build_arguments(manifest: Manifest, node: Node, set_too: set[str]) -> None:
     names = [(k.text, k.line) for k, _ in node.entries()]
     names += [(item.text.partition("=")[0], item.line) for item in node.items]
     for name, line in names:
-        if name in catalogue() and name not in set_too:
+        if is_read(name) and name not in set_too:
             why = "a build argument exists only while the image is built"
             manifest.lost(name, line, why, "Put it under environment.")
 
@@ -126,6 +126,6 @@ def init_containers(manifest: Manifest) -> None:
     """A variable of an init container alone does not reach the container that trains."""
     there = {a.name for a in manifest.out.assignments}
     for name, ref in manifest.inits:
-        if name not in there and name in catalogue():
+        if name not in there and is_read(name):
             why = "only an init container has it, and that ends before the training container starts"
             manifest.out.lost.append(Lost(name, ref, why, "Put it under containers."))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import is_read
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
 from whichrank.source import memory
@@ -95,7 +95,7 @@ def _run(
 def _before(out: SettingsFile, found: SettingsFile) -> None:
     """What a command before the main one exports ends with it."""
     for a in found.assignments:
-        if a.name in catalogue() and re.search(rf"\bexport\b.*\b{a.name}=", a.ref.quote):
+        if is_read(a.name) and re.search(rf"\bexport\b.*\b{a.name}=", a.ref.quote):
             why = "ExecStartPre= is a process of its own, which ends before ExecStart="
             out.lost.append(Lost(a.name, a.ref, why, f"Write: Environment={a.name}=…"))
 
@@ -104,7 +104,7 @@ def _outside(out: SettingsFile, section: str, key: str, value: str, ref: Ref) ->
     """Environment= in a section that has no such setting."""
     if key == "Environment" and section in {"Unit", "Install", "Timer"}:
         for name, _, _ in _items(value, 1):
-            if name in catalogue():
+            if is_read(name):
                 why = f"[{section}] has no Environment=, and systemd ignores it there"
                 out.lost.append(Lost(name, ref, why, "Move the line to [Service]."))
 
@@ -148,7 +148,7 @@ def _items(text: str, line: int) -> Iterator[tuple[str | None, str, int]]:
 def _stray(out: SettingsFile, word: str, ref: Ref, given: dict[str, Given]) -> None:
     """A word that is no assignment: most often the rest of a value with a blank in it, or `export`."""
     last = next(reversed(given), "")
-    if last in catalogue():
+    if is_read(last):
         why = f"systemd splits the line at blanks and ignores '{word}'; there are no comments behind values"
         found = Lost(last, ref, why, f'Quote the whole assignment: Environment="{last}=…"')
         if found.ref.locator not in {lost.ref.locator for lost in out.lost}:
