@@ -57,7 +57,9 @@ def _worded(among: Names) -> list[tuple[str, frozenset[str]]]:
 def _with_a_word_more(name: str, among: Names) -> str:
     """The one known name of the same family that has all words of this one and one more."""
     words = frozenset(name.split("_"))
-    longer = [known for known, known_words in _worded(among) if len(known_words) == len(words) + 1 and words < known_words]
+    longer = [
+        known for known, known_words in _worded(among) if len(known_words) == len(words) + 1 and words < known_words
+    ]
     return longer[0] if len(longer) == 1 and len(words) > 1 else ""
 
 

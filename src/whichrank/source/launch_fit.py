@@ -34,6 +34,7 @@ def _one(launch: Launch) -> Iterator[Clash]:
     yield from sized or _threads(launch)
     yield from _total(launch)
     yield from _memory(launch)
+    yield from _stopping(launch)
 
 
 def _also(*counts: Count | None) -> tuple[Ref, ...]:
@@ -134,7 +135,8 @@ def _memory(launch: Launch) -> Iterator[Clash]:
     """Shared memory for several processes on a host, and locked memory for RDMA."""
     shared, locked, rdma = launch.shared, launch.locked, launch.rdma
     ranks = launch.ranks_per_host or launch.visible or launch.gpus
-    if shared is not None and shared.number < _SHARED_LIMIT and ranks is not None and ranks.number > 1:
+    enough = shared is None or shared.number >= _SHARED_LIMIT or (not shared.exact and launch.loaders is None)
+    if shared is not None and not enough and ranks is not None and ranks.number > 1:
         why = (
             f"{_bytes(shared.number)} of /dev/shm are too little for {ranks.number} processes: NCCL's shared-memory "
             "transport and the workers of data loaders fail with 'No space left on device' or a bus error"
@@ -143,6 +145,19 @@ def _memory(launch: Launch) -> Iterator[Clash]:
     if locked is not None and rdma is not None and locked.number < _LOCKED_LIMIT:
         why = f"{_bytes(locked.number)} of locked memory are too little to register the buffers of RDMA ({rdma.name})"
         yield Clash(locked.said, locked.ref, why, "Set it to unlimited (infinity, -1).", (rdma.ref,))
+
+
+def _stopping(launch: Launch) -> Iterator[Clash]:
+    """Workers that are left time to stop, and what kills them before."""
+    grace, patience = launch.grace, launch.patience
+    if grace is None or patience is None or not patience.text.isdecimal() or int(patience.text[:9]) <= grace.number:
+        return
+    why = (
+        f"torchrun leaves its workers {patience.text} s to stop ({patience.name}), and {grace.said} kills all of them "
+        f"after {grace.number} s"
+    )
+    fix = f"Raise the second above {patience.text} s, or lower the first."
+    yield Clash(grace.said, grace.ref if grace.exact else patience.ref, why, fix, (patience.ref, grace.ref))
 
 
 def _bytes(number: int) -> str:
@@ -253,13 +268,14 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
 
 def _same_port(launches: list[Launch]) -> Iterator[Clash]:
     """Jobs that one host runs side by side need a port each."""
-    here = [launch for launch in launches if launch.program == "torchrun" and launch.port is not None]
-    here = [launch for launch in here if not launch.host and not launch.everywhere and not launch.several][:16]
+    here = [launch for launch in launches if launch.program in {"torchrun", "deepspeed"} and launch.port is not None]
+    here = [launch for launch in here if not launch.everywhere and not launch.several][:16]
     for first, second in combinations(here, 2):
-        if first.port is None or second.port is None or not first.background or first.ref == second.ref:
+        apart = first.network != second.network if first.network else first.host or second.host or not first.background
+        if first.port is None or second.port is None or apart or first.ref == second.ref:
             continue
         if first.port.text == second.port.text and first.port.text.isdecimal() and first.port.text != "0":
-            why = f"another job of this script runs at the same time and listens on {first.port.text} too"
+            why = f"another job of this file runs at the same time and listens on {first.port.text} too"
             yield Clash(second.port.name, second.port.ref, why, "Give each job a port of its own.", (first.port.ref,))
             return
 

@@ -73,6 +73,8 @@ class Manifest:
     """Variables of the blocks around a script."""
     volumes: Node | None = None
     """Those of the pod that is read at present."""
+    pod: Node | None = None
+    """Its description: the map that has its containers."""
     networks: pod_networks.Networks | None = None
 
     def read(self) -> None:
@@ -139,14 +141,15 @@ class Manifest:
         if self.is_container(node, path):
             self.container(node, path, depth)
             return
-        kept, pod = self.around, (self.volumes, self.networks)
+        kept, pod = self.around, (self.volumes, self.networks, self.pod)
         self.around = [*kept, *variables.given_to_scripts(node)]
         if self.form == "kubernetes":
             self.volumes = node.get("volumes") or self.volumes
+            self.pod = node if node.get("containers") is not None else self.pod
             if path or self.kind == "Pod":
                 self.networks = pod_networks.of(node) or self.networks
         self.parts(node, scope, path, depth)
-        self.around, (self.volumes, self.networks) = kept, pod
+        self.around, (self.volumes, self.networks, self.pod) = kept, pod
 
     def parts(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
         for key, value in node.entries():
@@ -243,8 +246,10 @@ class Manifest:
                 words += self.split(part)
         if words:
             texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
-            shared, locked = workload.limits(node, self.volumes)
+            shared, locked = workload.limits(node, self.volumes, self.unsaid(node))
             size = workload.size(self.root, self.kind, node)._replace(shared=shared, locked=locked)
+            if self.form == "compose" or self.pod is not None:
+                size = size._replace(grace=workload.grace(node, self.pod))
             alone = [
                 role
                 for role, _, count, one in workload.roles(self.root, self.kind)
@@ -258,10 +263,20 @@ class Manifest:
             found = run_command(texts, self.out.label, self.lines, given, size, many_hosts=many, host=host, literal=who)
             if self.form == "compose":
                 forms.filled_in_by_compose(self, words, given)
+                forms.own_network(node, found)
             self.take(found, scope)
         source = node.get("source")
         if source is not None and source.kind == "scalar":
             self.script("source", source, scope, given)
+
+    def unsaid(self, node: Node) -> int:
+        """The line of a container that gets the default of what its file does not say; 0 where others may say it."""
+        if self.form == "compose":
+            services = self.root.get("services")
+            keys = [key.line for key, value in services.entries() if value is node] if services is not None else []
+            return keys[0] if keys and node.get("extends") is None else 0
+        ipc = self.pod.get("hostIPC") if self.pod is not None else None
+        return node.line if self.pod is not None and ipc is None and not self.templated else 0
 
     def split(self, node: Node) -> list[Node]:
         """A command that is one string: compose splits it at blanks, without a shell."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from whichrank.facts.environment import is_read
 from whichrank.records import launches
 from whichrank.records.launches import Launch
-from whichrank.records.settings import UNKNOWN, Clash, Lost
+from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import conf, workload
 from whichrank.source.formats import env_file, manifest_keys
 from whichrank.source.formats import manifest_environment as variables
@@ -100,6 +100,13 @@ def filled_in_by_compose(manifest: Manifest, words: list[Node], given: list[Give
                 lost = Lost(name, manifest.ref(word.line), why, f"Write $${name} and run the command with sh -c.")
                 if lost not in manifest.out.lost:
                     manifest.out.lost.append(lost)
+
+
+def own_network(service: Node, found: SettingsFile) -> None:
+    """Services on the host's network share its ports."""
+    mode = service.get("network_mode")
+    for launch in found.launches:
+        launch.network = "host" if mode is not None and mode.text == "host" else ""
 
 
 def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:

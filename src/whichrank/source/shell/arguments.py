@@ -23,6 +23,10 @@ _DEVICES = re.compile(
     r"(?:--)?(?:(?<![\w.])[\w.]{0,60}\b)?trainer\.devices|--(?:devices|gpus|num[-_]gpus|gpus[-_]per[-_]node)"
 )
 _WORKERS = re.compile(r"--num[-_]workers")
+_LOADERS = re.compile(
+    r"(?:--)?(?:[\w-]{1,40}\.){0,4}(?:data[-_]?(?:loader|loading)?[-_])?(?:num[-_]?)?(?:data[-_]?)?(?:loader[-_]?)?(?:num[-_]?)?workers"
+    r"(?:[-_]per[-_](?:gpu|rank|device))?"
+)
 _CONFIG = re.compile(r"--(?:deepspeed|ds)(?:[-_]config(?:[-_]file)?)?")
 _MODEL_PARALLEL = re.compile(
     r"(?:tensor|pipeline|model|sequence|context|expert|autotp)[\w-]*(?:parallel|size)|--(?:tp|pp|sp)\b"
@@ -37,6 +41,7 @@ def check(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
     for name, value in given:
         if _BACKEND.fullmatch(name):
             launch.backend = Told(name, value.text, shell.ref(value.line))
+    launch.loaders = _number(shell, given, _LOADERS)
     if not launch.program:
         launch.own_nodes = _hosts(shell, given)
     for name, value in given:
