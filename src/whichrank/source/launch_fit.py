@@ -17,13 +17,19 @@ _FIRST_HOST = "Give the address of the first host."
 
 def check(file: SettingsFile) -> None:
     """Add what does not fit to the file's clashes."""
-    found = [clash for launch in file.launches for clash in _one(launch)]
+    given = any(_has_memory(launch) for launch in file.launches) and file.kind == "manifest"
+    found = [clash for launch in file.launches for clash in _one(launch, beside=given)]
     for clash in (*found, *_members(file.launches), *_same_port(file.launches), *_unread(file.launches)):
         if clash not in file.clashes:
             file.clashes.append(clash)
 
 
-def _one(launch: Launch) -> Iterator[Clash]:
+def _has_memory(launch: Launch) -> bool:
+    """Somebody thought of its /dev/shm."""
+    return launch.shared is not None and launch.shared.exact and launch.shared.number >= _SHARED_LIMIT
+
+
+def _one(launch: Launch, *, beside: bool) -> Iterator[Clash]:
     if launch.several:
         yield from _addresses(launch)
         yield from _left_out(launch)
@@ -33,7 +39,7 @@ def _one(launch: Launch) -> Iterator[Clash]:
     sized = [*_devices(launch), *_copies(launch)]
     yield from sized or _threads(launch)
     yield from _total(launch)
-    yield from _memory(launch)
+    yield from _memory(launch, beside=beside)
     yield from _stopping(launch)
 
 
@@ -131,11 +137,16 @@ def _threads(launch: Launch) -> Iterator[Clash]:
 _SHARED_LIMIT, _LOCKED_LIMIT = 512 << 20, 256 << 20
 
 
-def _memory(launch: Launch) -> Iterator[Clash]:
-    """Shared memory for several processes on a host, and locked memory for RDMA."""
+def _memory(launch: Launch, *, beside: bool) -> Iterator[Clash]:
+    """Shared memory for several processes on a host, and locked memory for RDMA.
+
+    The default of containers may do without data loaders; what runs beside and has more shows that it does not.
+    """
     shared, locked, rdma = launch.shared, launch.locked, launch.rdma
     ranks = launch.ranks_per_host or launch.visible or launch.gpus
-    enough = shared is None or shared.number >= _SHARED_LIMIT or (not shared.exact and launch.loaders is None)
+    enough = (
+        shared is None or shared.number >= _SHARED_LIMIT or (not shared.exact and launch.loaders is None and not beside)
+    )
     if shared is not None and not enough and ranks is not None and ranks.number > 1:
         why = (
             f"{_bytes(shared.number)} of /dev/shm are too little for {ranks.number} processes: NCCL's shared-memory "
@@ -144,7 +155,8 @@ def _memory(launch: Launch) -> Iterator[Clash]:
         yield Clash(shared.said, shared.ref, why, "Give 1 GiB or more, or use the host's: --ipc=host.", _also(ranks))
     if locked is not None and rdma is not None and locked.number < _LOCKED_LIMIT:
         why = f"{_bytes(locked.number)} of locked memory are too little to register the buffers of RDMA ({rdma.name})"
-        yield Clash(locked.said, locked.ref, why, "Set it to unlimited (infinity, -1).", (rdma.ref,))
+        fix = "Set it to unlimited (infinity, -1)."
+        yield Clash(locked.said, locked.ref, why, fix, (rdma.ref,), "warning" if locked.exact else "info")
 
 
 def _stopping(launch: Launch) -> Iterator[Clash]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 where the kernel has it
+PLENTY = 1 << 62
 CONTAINER_DEFAULT = 64 << 20
 """Bytes of /dev/shm that docker, containerd and CRI-O give where nothing is said."""
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}

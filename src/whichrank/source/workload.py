@@ -166,6 +166,8 @@ def limits(container: Node, volumes: Node | None, line: int = 0) -> tuple[Count 
     locked = _size(lock, "soft") if lock is not None and lock.kind == "map" else None
     if lock is not None and lock.kind == "scalar" and ulimits is not None:
         locked = _size(ulimits, "memlock")
+    if ipc is not None and ipc.text == "host":
+        shared = Count(memory.PLENTY, ipc.line, "ipc")
     mounts = container.get("volumeMounts")
     for mount in mounts.items if mounts is not None else ():
         path, name = mount.get("mountPath"), mount.get("name")
@@ -174,14 +176,16 @@ def limits(container: Node, volumes: Node | None, line: int = 0) -> tuple[Count 
         for volume in volumes.items if volumes is not None else ():
             given, empty = volume.get("name"), volume.get("emptyDir")
             if given is not None and given.text == name.text and empty is not None:
-                shared = _size(empty, "sizeLimit")
+                shared = _size(empty, "sizeLimit") or Count(memory.PLENTY, volume.line, "emptyDir")
     return shared, locked
 
 
 def _mounted(container: Node) -> bool:
     """Something is mounted at /dev/shm: a volume, or `tmpfs: /dev/shm`."""
     mounts = [container.get(name) for name in ("volumeMounts", "tmpfs", "volumes", "mountPoints", "linuxParameters")]
-    return any(memory.SHARED_MEMORY in text or "shared" in text.lower() for mount in mounts if mount for text in _texts(mount))
+    return any(
+        memory.SHARED_MEMORY in text or "shared" in text.lower() for mount in mounts if mount for text in _texts(mount)
+    )
 
 
 def _texts(node: Node, depth: int = 0) -> Iterator[str]:

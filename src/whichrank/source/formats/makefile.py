@@ -6,12 +6,13 @@ Each line of a recipe is a shell of its own; make takes values as they stand, qu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from whichrank.facts.environment import is_read
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, How, Lost, SettingsFile
-from whichrank.source.formats import make_text
+from whichrank.source.formats import make_dollars, make_text
 from whichrank.source.shell.embedded import Given, run_script
 
 KIND = "makefile"
@@ -102,6 +103,8 @@ def _assign(make: Make, match: re.Match[str], line: int, *, sure: bool) -> None:
     if "unexport" in match["words"]:
         make.set_at.pop(name, None)
         return
+    if not make.shell_like:
+        _taken(make, line, make_dollars.commands(value, make.values))
     comment = re.search(r"\s+#", value)
     value = value[: comment.start()] + " " if comment else value.rstrip()
     value = _expanded(make, value)
@@ -161,7 +164,8 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
     launched = [bool(found.note) for found in starts]
     for (first, rows), starts_ranks in zip(scripts, launched, strict=True):
         if starts_ranks and not make.shell_like:
-            _single_dollars(make, first, rows)
+            text = "\n".join(rows)
+            _taken(make, first, (*make_dollars.variables(text, make.values), *make_dollars.commands(text, make.values)))
     for index, found in enumerate(starts):
         later = any(launched[index + 1 :])
         for a in (_defined(make, a) for a in found.assignments):
@@ -179,16 +183,11 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
         make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
 
 
-def _single_dollars(make: Make, first: int, rows: list[str]) -> None:
-    """`$NAME` in a recipe is make's variable `$N` with the text AME behind it."""
-    for offset, row in enumerate(rows):
-        for match in re.finditer(r"(?<!\$)\$([A-Z])([A-Z0-9_]+)", row):
-            name = match[1] + match[2]
-            if match[1] not in make.values:
-                why = f"make reads ${match[1]} (which is empty) and then the text {match[2]}"
-                lost = Lost(name, _ref(make, first + offset), why, f"Write $${name}, or $({name}) for make's own.")
-                if lost not in make.out.lost:
-                    make.out.lost.append(lost)
+def _taken(make: Make, first: int, found: Iterable[make_dollars.Taken]) -> None:
+    for name, offset, why, fix in found:
+        lost = Lost(name, _ref(make, first + offset), why, fix)
+        if lost not in make.out.lost:
+            make.out.lost.append(lost)
 
 
 def _defined(make: Make, assignment: Assignment) -> Assignment:

@@ -17,7 +17,7 @@ from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
 from whichrank.source import workload
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats import manifest_forms as forms
-from whichrank.source.formats import manifest_keys, pod_networks
+from whichrank.source.formats import manifest_keys, pod_networks, trainer_config
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node, parse
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.allocation import Count as Size
@@ -78,6 +78,26 @@ class Manifest:
     networks: pod_networks.Networks | None = None
 
     def read(self) -> None:
+        self.recognise()
+        self.group = f"{self.out.label}:{self.root.line}"
+        if self.form == "kubernetes" and workload.is_production(self.root):
+            self.out.production.add(self.out.label)
+        if self.form == "no-environment":
+            trainer_config.check(self)
+        for processes, gpus in workload.stated(self.root, self.kind):
+            self.launch(
+                Launch("torchrun", self.ref(processes.line), per_host=self.count(processes), gpus=self.count(gpus))
+            )
+        if self.form == "sky":
+            forms.sky(self)
+        else:
+            self.visit(self.root, self.group, (), 0)
+        forms.init_containers(self)
+        if self.budget < 0:
+            self.out.note = "too large to be read whole"
+
+    def recognise(self) -> None:
+        """The form of the file, by its keys."""
         keys = {key.text for key, _ in self.root.pairs}
         kind = self.root.get("kind")
         if "apiVersion" in keys and kind is not None:
@@ -92,24 +112,8 @@ class Manifest:
             self.form = "ray"
         elif "jobs" in keys and keys & {"on", "true"}:
             self.form = "github"
-        elif {"compute_environment", "distributed_type"} <= keys or "zero_optimization" in keys:
+        elif "distributed_type" in keys or trainer_config.is_deepspeed(self.root):
             self.form = "no-environment"
-        self.group = f"{self.out.label}:{self.root.line}"
-        if self.form == "kubernetes" and workload.is_production(self.root):
-            self.out.production.add(self.out.label)
-        if self.form == "no-environment":
-            forms.accelerate(self)
-        for processes, gpus in workload.stated(self.root, self.kind):
-            self.launch(
-                Launch("torchrun", self.ref(processes.line), per_host=self.count(processes), gpus=self.count(gpus))
-            )
-        if self.form == "sky":
-            forms.sky(self)
-        else:
-            self.visit(self.root, self.group, (), 0)
-        forms.init_containers(self)
-        if self.budget < 0:
-            self.out.note = "too large to be read whole"
 
     def ref(self, line: int) -> Ref:
         quote = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""

@@ -1,4 +1,4 @@
-"""Parts of manifests with rules of their own: SkyPilot, Accelerate, ConfigMaps, init containers, build arguments."""
+"""Parts of manifests with rules of their own: SkyPilot, ConfigMaps, init containers, build arguments."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.facts.environment import is_read
-from whichrank.records import launches
-from whichrank.records.launches import Launch
-from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
+from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
 from whichrank.source import conf, workload
-from whichrank.source.formats import env_file, manifest_keys
+from whichrank.source.formats import env_file, manifest_keys, pod_variables
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
@@ -32,28 +30,6 @@ def build_arguments(manifest: Manifest, node: Node, set_too: set[str]) -> None:
         if is_read(name) and name not in set_too:
             why = "a build argument exists only while the image is built"
             manifest.lost(name, line, why, "Put it under environment.")
-
-
-def accelerate(manifest: Manifest) -> None:
-    """Accelerate's configuration: the address of the first host, for several of them."""
-    machines, address = manifest.root.get("num_machines"), manifest.root.get("main_process_ip")
-    several = machines is not None and machines.text.isdecimal() and machines.text not in {"0", "1"}
-    if several and address is not None and re.fullmatch(r"localhost|127\.\d+\.\d+\.\d+|::1", address.text):
-        why = "other machines can't reach the loopback address"
-        fix = "Give the address of the first machine."
-        manifest.out.clashes.append(Clash("main_process_ip", manifest.ref(address.line), why, fix))
-    launch = Launch("accelerate", manifest.ref(manifest.root.line))
-    launch.nodes, launch.total = _number(manifest, "num_machines"), _number(manifest, "num_processes")
-    ids = manifest.root.get("gpu_ids")
-    if ids is not None and re.fullmatch(r"\d+(?:,\d+)*", ids.text):
-        launch.visible = launches.Count(len(ids.text.split(",")), manifest.ref(ids.line), "gpu_ids")
-    manifest.launch(launch)
-
-
-def _number(manifest: Manifest, name: str) -> launches.Count | None:
-    node = manifest.root.get(name)
-    found = node is not None and re.fullmatch(r"[1-9]\d{0,5}", node.text)
-    return launches.Count(int(node.text), manifest.ref(node.line), name) if node is not None and found else None
 
 
 def debugged(node: Node) -> list[Node]:
@@ -126,6 +102,8 @@ def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:
         if value.bare and not manifest.templated:
             why = "a ConfigMap takes strings only, and refuses a bare number or boolean"
             manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
+        if manifest.templated:
+            pod_variables.bare_in_template(manifest, name, value)
         variables.record(manifest, name, value, key.line, scope)
 
 
