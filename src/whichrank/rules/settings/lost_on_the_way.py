@@ -30,14 +30,19 @@ CODE = "ENV117"
 CAUSE = "wrong-environment"
 
 
+# Read by ranks that srun or MPI starts; torchrun and its like take options instead.
+_MEETING = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"})
+
+
 def judge(settings: Settings) -> list[Finding]:
     found = []
     for file in settings.files:
+        by_variables = bool(file.launches) and not any(launch.program for launch in file.launches)
         for lost in file.lost:
             holder = Assignment(lost.name, None, lost.ref, file.label, "local")
             found.append(flagged(CODE, holder, lost.severity, f"{lost.name}: {lost.why}.", lost.fix))
         for a in file.assignments:
-            if a.how == "local" and not a.used and is_read(a.name):
+            if a.how == "local" and not a.used and (is_read(a.name) or (a.name in _MEETING and by_variables)):
                 message = f"{a.name} is set but never exported: the programs that the script starts don't see it."
                 found.append(flagged(CODE, a, "warning", message, f"Write: {_exported(a.ref.quote)}"))
     return found

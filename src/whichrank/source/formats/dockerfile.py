@@ -13,7 +13,7 @@ from whichrank.facts.environment import catalogue, is_read
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, Lost, SettingsFile
-from whichrank.source.shell.embedded import Given, run_command, run_script
+from whichrank.source.shell.embedded import IN_BRACKETS, Given, run_command, run_script
 from whichrank.source.shell.tokens import split_words
 from whichrank.source.shell.words import Value, expand
 
@@ -238,8 +238,7 @@ class _Image:
                 (m[1].replace('\\"', '"'), m[1], line + body.count("\n", 0, m.start()))
                 for m in _JSON_WORD.finditer(body)
             ]
-            who = "a command in brackets"
-            found = run_command(words, self.out.label, self.lines, list(self.carried), literal=who)
+            found = run_command(words, self.out.label, self.lines, list(self.carried), literal=IN_BRACKETS)
         else:
             found = run_script(body, self.out.label, line, self.lines, list(self.carried))
         self.out.assignments += [a._replace(scope=self.scope) for a in found.assignments]

@@ -7,49 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 # GNU make 4.4: the functions that `$(name …)` may call.
-_FUNCTIONS = frozenset(
-    [
-        "subst",
-        "patsubst",
-        "strip",
-        "findstring",
-        "filter",
-        "filter-out",
-        "sort",
-        "word",
-        "wordlist",
-        "words",
-        "firstword",
-        "lastword",
-        "dir",
-        "notdir",
-        "suffix",
-        "basename",
-        "addsuffix",
-        "addprefix",
-        "join",
-        "wildcard",
-        "realpath",
-        "abspath",
-        "if",
-        "or",
-        "and",
-        "intcmp",
-        "foreach",
-        "file",
-        "call",
-        "value",
-        "eval",
-        "origin",
-        "flavor",
-        "error",
-        "warning",
-        "info",
-        "shell",
-        "guile",
-        "let",
-    ]
-)
+_FUNCTIONS = frozenset({
+    "subst", "patsubst", "strip", "findstring", "filter", "filter-out", "sort", "word", "wordlist", "words",
+    "firstword", "lastword", "dir", "notdir", "suffix", "basename", "addsuffix", "addprefix", "join", "wildcard",
+    "realpath", "abspath", "if", "or", "and", "intcmp", "foreach", "file", "call", "value", "eval", "origin", "flavor",
+    "error", "warning", "info", "shell", "guile", "let",
+})  # fmt: skip
 _COMMANDS = frozenset(["hostname", "nproc", "pwd", "whoami", "date", "uname", "id", "nvidia-smi"])
 _CALL = re.compile(r"(?<!\$)\$\(([A-Za-z][\w./-]{0,60})(\s[^()\n]{0,300})?\)")
 _UPPER = re.compile(r"(?<!\$)\$([A-Z])([A-Z0-9_]+)")

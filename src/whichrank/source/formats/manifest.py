@@ -93,6 +93,8 @@ class Manifest:
         else:
             self.visit(self.root, self.group, (), 0)
         forms.init_containers(self)
+        if self.form == "compose":
+            forms.published_ports(self)
         if self.budget < 0:
             self.out.note = "too large to be read whole"
 
@@ -269,6 +271,7 @@ class Manifest:
                 forms.filled_in_by_compose(self, words, given)
                 forms.own_network(node, found)
             self.take(found, scope)
+            forms.index_of_pod(self, words)
         source = node.get("source")
         if source is not None and source.kind == "scalar":
             self.script("source", source, scope, given)

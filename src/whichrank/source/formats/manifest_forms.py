@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.facts.environment import is_read
-from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
+from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import conf, workload
 from whichrank.source.formats import env_file, manifest_keys, pod_variables
 from whichrank.source.formats import manifest_environment as variables
@@ -83,6 +83,46 @@ def own_network(service: Node, found: SettingsFile) -> None:
     mode = service.get("network_mode")
     for launch in found.launches:
         launch.network = "host" if mode is not None and mode.text == "host" else ""
+
+
+def index_of_pod(manifest: Manifest, words: list[Node]) -> None:
+    """Only pods of an indexed job have JOB_COMPLETION_INDEX; those of a JobSet always are."""
+    spec = manifest.root.get("spec")
+    mode = spec.get("completionMode") if spec is not None else None
+    given = {a.name for a in manifest.out.assignments}
+    indexed = mode is not None and mode.text == "Indexed"
+    if manifest.kind not in _PLAIN or indexed or "JOB_COMPLETION_INDEX" in given or manifest.templated:
+        return
+    for word in words:
+        if re.search(r"\$[{(]?JOB_COMPLETION_INDEX\b", word.text):
+            text, first = manifest.body(word)
+            at = first + text.count("\n", 0, max(text.find("JOB_COMPLETION_INDEX"), 0))
+            why = f"a {manifest.kind} has it only with completionMode: Indexed, and that is not set"
+            fix = "Write completionMode: Indexed." if manifest.kind == "Job" else "Take the number from the pod's name."
+            manifest.out.lost.append(Lost("JOB_COMPLETION_INDEX", manifest.ref(at), why, fix))
+
+
+_PLAIN = frozenset({"Job", "StatefulSet", "Deployment", "Pod"})
+
+
+def published_ports(manifest: Manifest) -> None:
+    """Two services of compose that publish one port of the host; services with profiles may not run together."""
+    services = manifest.root.get("services")
+    seen: dict[str, Node] = {}
+    for _, service in services.entries() if services is not None else ():
+        ports = service.get("ports") if service.get("profiles") is None else None
+        for item in ports.items if ports is not None else ():
+            host = item.get("published")
+            match = (
+                re.fullmatch(r"(?:[\d.]+:)?(\d{1,5}):\d{1,5}(?:/tcp)?", item.text) if item.kind == "scalar" else None
+            )
+            port = match[1] if match else host.text if host is not None and host.text.isdecimal() else ""
+            if port and port in seen:
+                why = f"port {port} of the host is published by another service too, and the second one does not start"
+                refs = (manifest.ref(seen[port].line),)
+                manifest.out.clashes.append(Clash("ports", manifest.ref(item.line), why, "Publish another port.", refs))
+            elif port:
+                seen[port] = item
 
 
 def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:

@@ -120,6 +120,7 @@ def _run(
     """The commands of the unit, each in a process of its own."""
     for key, command, line in commands:
         words = [(w, w, at) for w, at in _words(command, line)]
+        _shell_signs(out, words, lines)
         words[:1] = [(words[0][0].lstrip("@-:+!"), words[0][1].lstrip("@-:+!"), words[0][2])] if words else []
         found = run_command(words, out.label, lines, given if key == "ExecStart" else [], size)
         if key == "ExecStartPre":
@@ -131,6 +132,18 @@ def _run(
         out.launches += found.launches
         out.production |= {out.label} if found.production else set()
         out.torch, out.nccl = found.torch, found.nccl
+
+
+def _shell_signs(out: SettingsFile, words: list[tuple[str, str, int]], lines: list[str]) -> None:
+    """`a > b`, `a | b`, `a && b` without a shell: the program gets the signs as arguments."""
+    if words and re.search(r"(?:^|/)(?:ba|da|z|k)?sh$", words[0][0]):
+        return
+    for word, _, line in words:
+        if re.fullmatch(r"\d?>>?(?:&\d)?|2>&1|&&|\|\|?|&", word) and line <= len(lines):
+            ref = Ref(out.label, f"line {line}", lines[line - 1].strip()[:QUOTE_LIMIT])
+            why = f"systemd runs no shell: the program gets {word} and what follows as arguments"
+            out.lost.append(Lost("ExecStart", ref, why, "Write ExecStart=/bin/sh -c '…', or StandardOutput=append:…."))
+            return
 
 
 def _before(out: SettingsFile, found: SettingsFile) -> None:

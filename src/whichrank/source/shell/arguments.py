@@ -82,17 +82,19 @@ def _number(shell: Interpreter, given: list[tuple[str, Field]], pattern: re.Patt
 def _batch(shell: Interpreter, launch: Launch, file: Field) -> None:
     """A configuration of DeepSpeed that the script writes: its batch is that of a rank times steps times ranks."""
     written = written_before(file, shell.files)
-    ranks = _ranks(launch)
-    try:
-        config = json.loads(written.text) if written is not None else None
-    except (ValueError, RecursionError):
-        return
-    if written is None or ranks is None or not isinstance(config, dict):
+    if written is None:
         return
     for problem in _refused(written):
         shell.clash(Clash(problem.name, shell.ref(written.line + problem.line - 1), problem.why, problem.fix))
         if problem.name == BATCH:
             return
+    ranks = _ranks(launch)
+    try:
+        config = json.loads(written.text)
+    except (ValueError, RecursionError):
+        return
+    if ranks is None or not isinstance(config, dict):
+        return
     batch, micro, steps = (config.get(name) for name in (BATCH, MICRO, STEPS))
     if not isinstance(batch, int) or not all(part is None or isinstance(part, int) for part in (micro, steps)):
         return
