@@ -119,7 +119,10 @@ def counts(name: str) -> bool:
 
 def is_read(name: str) -> bool:
     """Whether some library that ranks use reads it; what launchers hand over is often a script's own helper."""
-    return name in catalogue() or (name in others() and "rendezvous" not in others()[name].library)
+    return name in catalogue() or (name in others() and others()[name].library not in _OF_NO_LIBRARY)
+
+
+_OF_NO_LIBRARY = frozenset({"a build", "the launcher", "the rendezvous of PyTorch"})
 
 
 def must_match(name: str) -> bool:

@@ -182,7 +182,7 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
         return out
     _described(out, text, label)
     _said_gpus(out, text, label)
-    launch_fit.check(out)
+    launch_fit.check(out, text)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
     return out

@@ -15,11 +15,12 @@ _WAITS_FOR_ITSELF = "every host waits for itself there: the address of the first
 _FIRST_HOST = "Give the address of the first host."
 
 
-def check(file: SettingsFile) -> None:
+def check(file: SettingsFile, text: str) -> None:
     """Add what does not fit to the file's clashes."""
     given = any(_has_memory(launch) for launch in file.launches) and file.kind == "manifest"
     found = [clash for launch in file.launches for clash in _one(launch, beside=given)]
-    for clash in (*found, *_members(file.launches), *_same_port(file.launches), *_unread(file.launches)):
+    together = [_members, _same_port, _unread, *([] if _STARTERS.search(text) else [_on_one_host])]
+    for clash in (*found, *(clash for judge in together for clash in judge(file.launches))):
         if clash not in file.clashes:
             file.clashes.append(clash)
 
@@ -68,6 +69,22 @@ def _unread(launches: list[Launch]) -> Iterator[Clash]:
             why = "every program of this file communicates by gloo, which does not read it"
             fix = f"Set {there}." if there else "Drop it."
             yield Clash(told.name, told.ref, why, fix, (launch.backend.ref,) if launch.backend else ())
+
+
+_STARTERS = re.compile(
+    r"\b(?:srun|ssh|pdsh|dsh|clush|blaunch|mpi(?:run|exec)|pbsdsh|jsrun|aprun|parallel|flux|xargs)\b"
+)
+
+
+def _on_one_host(launches: list[Launch]) -> Iterator[Clash]:
+    """A batch script runs on the first host of its job: what has to run on all of them is started by srun or ssh."""
+    for launch in launches:
+        nodes, hosts = launch.nodes, launch.hosts
+        if launch.everywhere or launch.host or launch.background or launch.program != "torchrun":
+            return  # the others are started in some way
+        if nodes is not None and hosts is not None and nodes.exact and hosts.number > 1 and nodes.number > 1:
+            why = f"the script runs on the first of {hosts.number} hosts only, and torchrun waits for {nodes.number}"
+            yield Clash(nodes.said, nodes.ref, why, "Start it on each host: srun torchrun ….", (hosts.ref,))
 
 
 def _devices(launch: Launch) -> Iterator[Clash]:
@@ -184,6 +201,11 @@ def _total(launch: Launch) -> Iterator[Clash]:
             why = f"{total.number} processes in all can't be shared evenly by {launch.nodes.number} machines"
             fix = "num_processes counts the processes of all machines together."
             yield Clash(total.said, total.ref, why, fix, _also(launch.nodes))
+        return
+    if launch.program in {"spawn", "start_processes"} and total is not None and launch.per_host is not None:
+        if total.number != launch.per_host.number and not launch.several:
+            why = f"every rank waits for {total.number} ranks, and {launch.per_host.number} are started"
+            yield Clash(total.said, total.ref, why, "Give both the same number.", _also(launch.per_host))
         return
     started = launch.started
     if started is not None and slots is not None and not launch.program and not _fits(started, slots):

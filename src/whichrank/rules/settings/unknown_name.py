@@ -78,8 +78,8 @@ def _of_another_library(assignment: Assignment) -> str:
     if name != upper:
         return upper if upper in others() and upper.count("_") > 1 else ""
     real = nearest(name, 2 if len(name) >= 20 else 1, others)
-    more = len(real.split("_")) > len(name.split("_"))
-    return "" if more and name.count("_") < 2 else real
+    more = real.count("_") > name.count("_") and name.count("_") < 2
+    return "" if not real or more or others()[real].library == "the launcher" else real
 
 
 def _finding(assignment: Assignment, real: str) -> Finding:

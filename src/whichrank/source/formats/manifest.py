@@ -64,7 +64,7 @@ class Manifest:
     root: Node
     templated: bool = False
     form: str = ""
-    """"kubernetes", "compose", "sky", "ray", "github", "no-environment", or empty."""
+    """"kubernetes", "compose", "sky", "dstack", "ray", "github", "no-environment", or empty."""
     kind: str = ""
     group: str = ""
     inits: list[tuple[str, Ref]] = field(default_factory=list)
@@ -114,6 +114,8 @@ class Manifest:
             self.form = "ray"
         elif "jobs" in keys and keys & {"on", "true"}:
             self.form = "github"
+        elif {"type", "commands"} <= keys and keys & {"nodes", "resources"}:
+            self.form = "dstack"
         elif "distributed_type" in keys or trainer_config.is_deepspeed(self.root):
             self.form = "no-environment"
 
@@ -317,6 +319,7 @@ class Manifest:
     ) -> None:
         """Shell text under a key that is run."""
         given = self.around if given is None else given
+        size = forms.dstack(self) if self.form == "dstack" else size
         if node.kind == "scalar":
             text, line = self.body(node)
             self.take(
@@ -338,9 +341,9 @@ class Manifest:
                 text, line = self.body(item)
                 self.take(run_script(text, self.out.label, line, self.lines, given), scope, apart=True)
             return
-        self.take(self.joined(scalars, given), scope)
+        self.take(self.joined(scalars, given, size), scope)
 
-    def joined(self, scalars: list[Node], given: list[Given] | None) -> SettingsFile:
+    def joined(self, scalars: list[Node], given: list[Given] | None, size: Allocation | None) -> SettingsFile:
         """Items that one shell runs, each on its own line."""
         rows: list[str] = []
         first = scalars[0].line if scalars else 1
@@ -348,7 +351,7 @@ class Manifest:
             text, line = self.body(item)
             rows += [""] * (line - first - len(rows))
             rows += text.split("\n")
-        return run_script("\n".join(rows), self.out.label, first, self.lines, given)
+        return run_script("\n".join(rows), self.out.label, first, self.lines, given, size)
 
     def take(self, inner: SettingsFile, scope: str, *, apart: bool = False) -> None:
         """What a script inside sets goes to its container. Apart: that shell ends before the training starts."""

@@ -65,6 +65,21 @@ def sky(manifest: Manifest) -> None:
         manifest.script("run", run, manifest.group, given, size)
 
 
+def dstack(manifest: Manifest) -> Allocation:
+    """dstack: nodes, and GPUs of each as `8`, `H100:8` or `H100:80GB:8`; a range says nothing."""
+    nodes, resources = manifest.root.get("nodes"), manifest.root.get("resources")
+    gpu = resources.get("gpu") if resources is not None else None
+    count = gpu.get("count") if gpu is not None and gpu.kind == "map" else gpu
+    match = re.fullmatch(r"(?:[^:\s]+:){0,3}([1-9]\d?)", count.text) if count is not None else None
+    return Allocation(
+        Count(int(nodes.text), nodes.line, "nodes") if nodes is not None and nodes.text in _FEW else None,
+        Count(int(match[1]), count.line, f"gpu: {count.text}") if match and count is not None else None,
+    )
+
+
+_FEW = frozenset(map(str, range(1, 513)))
+
+
 def filled_in_by_compose(manifest: Manifest, words: list[Node], given: list[Given]) -> None:
     """`$NAME` in a command is the value that the shell around `docker compose` has, not the service's."""
     own = {g.name: g for g in given if UNKNOWN not in g.text and g.text}
