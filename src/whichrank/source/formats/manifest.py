@@ -285,7 +285,8 @@ class Manifest:
             keys = [key.line for key, value in services.entries() if value is node] if services is not None else []
             return keys[0] if keys and node.get("extends") is None else 0
         ipc = self.pod.get("hostIPC") if self.pod is not None else None
-        return node.line if self.pod is not None and ipc is None and not self.templated else 0
+        own = ipc is None or ipc.text.lower() != "true"
+        return node.line if self.pod is not None and own and not self.templated else 0
 
     def split(self, node: Node) -> list[Node]:
         """A command that is one string: compose splits it at blanks, without a shell."""
