@@ -713,3 +713,13 @@ def test_a_link_that_was_up_again_long_before_the_failure_is_not_its_cause(tmp_p
         "2026-03-01 10:16:31,900 [rank13]: RuntimeError: CUDA error: unspecified launch failure\n"
     )
     assert diagnose([tmp_path], jobs=1).verdict.cause == cause
+
+
+@pytest.mark.parametrize(("code", "codes"), [(-9, ["HOST103"]), (-11, ["CUDA160", "CUDA104"])])
+def test_an_xid_of_another_program_where_this_job_was_killed(tmp_path, code, codes):
+    """A job that somebody ended did not fail of what another program did on the same GPU."""
+    words = f"failed (exitcode: {code}) local_rank: 2 (pid: 1002) of binary: /usr/bin/python3"
+    job(tmp_path, f"E1115 00:18:45.700000 900 torch/distributed/elastic/multiprocessing/api.py:869] {words}\n")
+    xid = "NVRM: Xid (PCI:0000:17:00): 31, pid=4242, name=python, Ch 00000008. MMU Fault: ENGINE GRAPHICS"
+    put(tmp_path, "kern.log", dmesg(xid))
+    assert [f.code for f in judged(tmp_path).findings] == codes

@@ -135,3 +135,17 @@ def test_the_line_of_a_long_log_is_the_one_in_the_file(tmp_path):
     finding = next(f for f in diagnose([tmp_path], jobs=1).findings if f.code == "SLOW113")
     (ref,) = finding.evidence
     assert text.splitlines()[int(ref.locator.removeprefix("line ")) - 1].strip() == ref.quote
+
+
+def test_a_legend_says_what_short_names_are(tmp_path):
+    lines = ["# per-host means; fb = forward and backward kernels, cw = wait in collectives"]
+    for step in range(9000, 9006):
+        for host in range(8):
+            slow = host == 5
+            lines.append(
+                f"[step {step}] node-{host:03} ranks {8 * host}-{8 * host + 7} "
+                f"fb={3.45 if slow else 2.6 + 0.005 * host:.3f} cw={0.5 if slow else 1.36:.3f}"
+            )
+    found = verdict(tmp_path, "\n".join(lines) + "\n")
+    assert (found.category, found.cause, found.culprits.hosts) == ("slow", "straggler", ("node-005",))
+    assert found.culprits.ranks == tuple(range(40, 48))

@@ -455,9 +455,14 @@ def timed_out(
 @pytest.mark.parametrize(
     ("odd", "cause"),
     [
-        (timed_out(3, "BROADCAST", 4096), "collective-order"),
+        (timed_out(3, "BROADCAST", 4096), "conditional-collective"),
         (timed_out(3, "ALLREDUCE", 4097), "size-mismatch"),
-        (timed_out(3, "_REDUCE_SCATTER_BASE", 7), "collective-order"),
+        (timed_out(3, "ALLREDUCE", 2), "collective-desync"),
+        (
+            timed_out(3, "ALLREDUCE", 2) + "train:  99%|#########9| 9801/9805 [3:51:12<00:05,  1.41s/it, loss=2.183]\n",
+            "uneven-inputs",
+        ),
+        (timed_out(3, "_REDUCE_SCATTER_BASE", 7), "conditional-collective"),
     ],
 )
 def test_time_outs_at_one_number_are_compared(odd, cause, tmp_path):
@@ -483,3 +488,60 @@ def test_a_pasted_block_may_be_indented(tmp_path):
     words = "".join(timed_out(rank, "ALLREDUCE", 8) for rank in range(3)) + timed_out(3, "BROADCAST", 8)
     indented = "".join(f"    {line}\n" for line in words.splitlines())
     assert diagnose([texts.write(tmp_path, {"job.log": indented})]).verdict.culprits.ranks == (3,)
+
+
+SHARED_MEMORY_FAILED = (
+    warn("Cuda failure 2 'out of memory'", place="include/alloc.h:120")
+    + info("include/alloc.h:158 -> 1")
+    + info("{}:528 -> 1")
+    + "[rank0]: ncclUnhandledCudaError: Call to CUDA function failed.\n[rank0]: Last error:\n"
+    + "[rank0]: Cuda failure 2 'out of memory'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "cause"), [("transport/shm.cc", "cumem-host"), ("transport/p2p.cc", "gpu-out-of-memory")]
+)
+def test_whose_memory_nccl_could_not_get(file, cause, tmp_path):
+    log = texts.write(tmp_path, {"job.log": SHARED_MEMORY_FAILED.format(file)})
+    assert diagnose([log]).verdict.cause == cause
+
+
+UNREACHED = (
+    info("NET/IB : Using [0]mlx5_0:1/{} [RO]; OOB bond0:10.0.0.6<0>")
+    + "{}"
+    + warn("Call to ibv_modify_qp failed with error Connection timed out", place="misc/ibvwrap.cc:284")
+)
+CHOSEN = info("NCCL_IB_GID_INDEX set by environment to 1.")
+
+
+@pytest.mark.parametrize(
+    ("layer", "said", "cause"),
+    [("RoCE", CHOSEN, "roce-gid"), ("RoCE", "", "ib-fabric-partition"), ("IB", CHOSEN, "ib-fabric-partition")],
+)
+def test_a_gid_that_the_job_chose_itself(layer, said, cause, tmp_path):
+    assert diagnose([texts.write(tmp_path, {"job.log": UNREACHED.format(layer, said)})]).verdict.cause == cause
+
+
+@pytest.mark.parametrize(("limit", "cause"), [(1, "timeout-too-short"), (600000, "collective-stalled")])
+def test_a_timeout_that_nothing_can_keep(limit, cause, tmp_path):
+    words = "".join(timed_out(rank, "ALLREDUCE", 1).replace("=600000", f"={limit}") for rank in range(4))
+    assert diagnose([texts.write(tmp_path, {"job.log": words})]).verdict.cause == cause
+
+
+def test_gpudirect_off_matters_to_who_measures_speed(tmp_path):
+    assert judged("RDMA211", texts.case_of(texts.write(tmp_path / "job", {"a.log": GDR_OFF + STARTED}))) == []
+    log = GDR_OFF + STARTED + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 20.9817\n"
+    verdict = diagnose([texts.write(tmp_path / "test", {"a.log": log})]).verdict
+    assert (verdict.category, verdict.cause) == ("slow", "gdr-disabled")
+
+
+def test_large_packets_that_one_host_loses(tmp_path):
+    line = "h{:02} -> h00: ping -c2 -s 56: 2 received; ping -c2 -M do -s 8972: {} received\n"
+    pings = "".join(line.format(host, 0 if host == 7 else 2) for host in range(1, 16))
+    mtus = "h00: rdma0 mtu 9000 state UP  mlx5_0 active_mtu: 4096 (5) state: PORT_ACTIVE\n"
+    failed = warn("NET/IB: Got completion from peer 10.70.0.17<44719> with status=12 opcode=0 len=0 vendor err 129")
+    found = diagnose([texts.write(tmp_path / "lost", {"a.log": mtus + pings + failed})]).findings[0]
+    assert found.cause == "mtu-mismatch"
+    assert [ref.locator for ref in found.evidence] == ["line 8"]
+    assert diagnose([texts.write(tmp_path / "usual", {"a.log": mtus})]).verdict.cause != "mtu-mismatch"

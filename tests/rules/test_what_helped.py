@@ -74,3 +74,19 @@ def test_a_run_that_counts_on_behind_a_failure_has_recovered(tmp_path):
     assert verdict(tmp_path, steps + failed, "driver.log").cause != "healthy"
     newest_first = "\n".join(reversed(f"{again}{failed}".strip().split("\n")))
     assert verdict(tmp_path, newest_first, "driver.log").cause != "healthy"
+
+
+TABLE = """The job crashes in the first all_reduce on two GPUs of one machine since we updated torch.
+
+| | torch 2.6 | torch 2.7 |
+|---|---|---|
+| default | ok | fails |
+| NCCL_CUMEM_ENABLE=0 | ok | {} |
+| NCCL_P2P_DISABLE=1 | ok | fails |
+"""
+
+
+def test_a_table_of_what_was_tried(tmp_path):
+    assert verdict(tmp_path, TABLE.format("ok")).cause == "cumem-host"
+    (tmp_path / "ticket.txt").unlink()
+    assert verdict(tmp_path, TABLE.format("hangs")).cause != "cumem-host"

@@ -153,6 +153,25 @@ def test_sysfs_by_grep_and_as_files(tmp_path):
     assert port.rate == 400.0
 
 
+def test_a_prompt_names_the_host_and_the_device(tmp_path):
+    text = "".join(
+        f"[{host}]$ ibv_devinfo -d mlx5_0\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\t\t\tactive_mtu:\t\t{mtu}\n"
+        for host, mtu in (("dell-01", "4096 (5)"), ("xf-01", "1024 (3)"))
+    )
+    found = ports(tmp_path, text, "ticket.md")
+    assert [(p.host, p.device, p.mtu) for p in found] == [("dell-01", "mlx5_0", 4096), ("xf-01", "mlx5_0", 1024)]
+
+
+def test_two_looks_side_by_side(tmp_path):
+    text = (
+        '# grep "" /sys/class/infiniband/mlx5_0/ports/1/hw_counters/*      before     after\n'
+        "out_of_sequence                 110422     9120337\nlocal_ack_timeout_err             2705       31877\n"
+    )
+    before, after = ports(tmp_path, text, "ticket.md")
+    assert (before.counters["out_of_sequence"], after.counters["out_of_sequence"]) == (110422, 9120337)
+    assert before.snapshot != after.snapshot
+
+
 def test_no_port_is_no_healthy_port(tmp_path):
     reading = read(tmp_path, "Failed to open NETLINK_RDMA socket\n", "rdma.txt")
     assert (reading.records, reading.quality) == ([], "unusable")

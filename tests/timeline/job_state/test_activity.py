@@ -81,3 +81,21 @@ def test_a_thread_that_tears_down_tells_where_the_main_one_does_not():
     threads = (ThreadStack("main", 1, "unknown", driver, main=True), ThreadStack("", 2, "unknown", ending))
     assert of_process(ProcessStack("bt.txt", "gdb", threads)).doing == "leaving"
     assert of_process(ProcessStack("bt.txt", "gdb", threads[:1])).doing == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("function", "file", "collective"),
+    [
+        ("_all_gather_base", "torch/distributed/distributed_c10d.py", "all_gather"),
+        ("_all_reduce", "torch/distributed/distributed_c10d.py", "all_reduce"),
+        ("gather", "accelerate/utils/operations.py", "gather"),
+    ],
+)
+def test_other_names_of_collectives(function, file, collective):
+    found = of_frames(frames((function, file, 2184), ("save_model", "main.py", 402)))
+    assert (found.doing, found.collective) == ("waiting", collective)
+
+
+def test_a_method_of_a_library_does_not_name_what_the_job_does():
+    found = of_frames(frames(("_eval_power", "sympy/core/numbers.py", 2100), ("reward", "rewards.py", 41)))
+    assert found.doing == "user"

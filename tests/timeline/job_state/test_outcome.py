@@ -87,3 +87,15 @@ def test_what_comes_behind_the_work_counts(tmp_path, end):
 def test_a_complaint_beside_a_log_that_just_stops_is_believed(tmp_path):
     (tmp_path / "note.txt").write_text("Our job hangs: after step 29 nothing is printed any more and it is stuck.\n")
     assert verdict(tmp_path, SERVED).category == "hang"
+
+
+def test_a_server_that_answers_behind_an_error_is_healthy(tmp_path):
+    served = '(APIServer pid=1) INFO:     10.4.0.{}:31718 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+    refused = (
+        "(APIServer pid=1) ERROR 02-22 23:47:31 [serving_chat.py:241] Error in preprocessing prompt inputs\n"
+        "(APIServer pid=1) ValueError: This model's maximum context length is 32768 tokens.\n"
+        '(APIServer pid=1) INFO:     10.4.0.19:40122 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request\n'
+    )
+    log = "".join(served.format(n) for n in range(20))
+    assert verdict(tmp_path, log + refused + served.format(99)).category == "healthy"
+    assert verdict(tmp_path, log + refused).category != "healthy"

@@ -73,8 +73,11 @@ def read(item: Item) -> Reading:
     behind = sum(bool(line.strip()) for line in lines[beats[-1] + 1 :]) if beats else 0
     if len(beats) < _OFTEN or behind >= _AT_THE_END or len({lines[at] for at in beats}) < len(beats) // 2:
         return Reading([], "ignored", "does not end with the lines of a job at work")
+    # A server that still answers has survived all that stands above; a loop may take some turns to notice.
+    served = max((at for at in maybe if _SERVED in lines[at]), default=-1)
+    since = max(beats[-_OFTEN], served)
     ref = Ref(item.label, f"line {first + beats[-1]}", lines[beats[-1]].strip()[:300])
-    return Reading([AtWork(ref=ref, line=first + beats[-_OFTEN])], "complete")
+    return Reading([AtWork(ref=ref, line=first + since)], "complete")
 
 
 def _at_work(line: str) -> bool:

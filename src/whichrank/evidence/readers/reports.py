@@ -95,6 +95,9 @@ _THAN = _any(r"\b(?:slower|longer|worse|less|lower|fewer|hang\w{0,3}|fail\w{0,3}
 _ONLY_LARGER = _any(r"only\b[^.]{0,60}\b(?:multi|several|two|2|more|\d)")
 """It fails only in a larger job: it works in the smaller one."""
 _UNDONE = _any(r"\b(?:without|unset\w{0,4}|remov\w{1,3}|dropp\w{1,3}|delet\w{1,3}) (?:the )?[\"'`]?$")
+_UNCHANGED = _any(r"\W{0,3}(?:defaults?|base ?line|none|nothing|as (?:it )?is|unset|no change|unchanged|plain)\b")
+_GOOD_CELL = _any(r"\W{0,3}(?:ok|okay|works?|passe[sd]|pass|fine|yes|good|runs?|no (?:hang|error|crash))\b|[✓✔✅]")
+_BAD_CELL = _any(r"\W{0,3}(?:fail\w{0,3}|hangs?|hung|crash\w{0,2}|errors?|no|bad|stuck|timeout|dies|oom)\b|[✗✘❌]")
 
 _SEEN: dict[Symptom, re.Pattern[str]] = {
     "hang": _any(
@@ -104,16 +107,22 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\b(?:nothing|no output) (?:is |was )?(?:printed|happens|more)\b",
         r"\b(?:waits?|spins?|loops?|runs?|sits?|blocks?) (?:\w{1,12} )?for ?ever\b",
         r"\b(?:nothing|it (?:never|no longer)) (?:\w{1,12} )?(?:moves?|happens|advances|proceeds)\b",
-        r"\b(?:sits?|stays?|stands?|just) (?:there|still|waiting)\b",
+        r"\b(?:sits?|stays?|stands?|just) (?:there|still|waiting|since)\b",
         r"\b(?:no|without) progress\b",
         r"\b(?:does|do|did)(?:n[’']t| not) (?:get|go|come|make it) (?:past|beyond|further)\b",
         r"\b(?:and|then|just) stops (?:there|here|the same way|at)\b",
         r"\bwedge[sd]?\b",
+        r"\b(?:hängt|bleibt stehen|steht still|завис\w{0,4}|se cuelga|se bloque\w{0,2}|bloqué\w{0,2}|se fige)\b",
+        r"卡住|卡死|挂起|挂住|无响应|超时|没有反应|不动了|ハング|止まっ|応答しな",
         r"\bstop(?:s|ped)? (?:but|and|while) [^.\n]{0,30}\bstill (?:running|alive|there)\b",
+        r"\b(?:output|logs?|training|job|progress|run) (?:simply |just |then |suddenly )?(?:stops|stopped|stands)\b",
+        r"\bnothing (?:else |more )?(?:is |was |gets |has been )?(?:written|logged|printed|appears)\b",
+        r"\bno (?:new |further |more |log )?(?:lines?|output|log entr\w{1,3}) (?:since|for|after|any ?more|appears?)\b",
     ),
     "crash": _any(
         r"\b(?:crash\w{0,3}|segfault\w{0,3}|segmentation fault|core dumped|dies|died|aborts?|aborted|killed)\b",
         r"\b(?:bus error|exit code \d|raises|throws)\b",
+        r"\b(?:stürzt|abgestürzt|bricht ab|падает|упал\w{0,2}|plante|se cierra)\b|崩溃|报错|异常退出|クラッシュ|落ちる",
         r"\b(?:fails?|failed|failing) (?:with|in|at|on|to)\b",
         r"\b\w{2,40}Error\b",
     ),
@@ -124,6 +133,8 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\b(?:only )?(?:a fraction|half|a third|a quarter|\d{1,2} ?%) of (?:what|the expected|its|their|the usual)\b",
         r"\b\d{1,9}(?:\.\d{1,9})? ?(?:s|ms|sec\w{0,4}) per (?:step|iter\w{0,6})\b",
         r"\butili[sz]ation (?:drops|is low)\b",
+        r"\b(?:langsam\w{0,2}|Bandbreite|Durchsatz|медленн\w{0,3}|lent\w{0,3}|débit|ancho de banda)\b",
+        r"很慢|太慢|变慢|较慢|速度慢|带宽|吞吐|性能下降|遅い|遅く",
         r"\bcrawl(?:s|ing)?\b",
         r"\b(?:step|iteration|epoch|iter) times? (?:\w{1,8} )?"
         r"(?:explode|double|triple|jump|grow|r[io]se|increase|go|went)\w{0,1}\b",
@@ -148,8 +159,12 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
 _DENIED = re.compile(r"(?:\b(?:no|not|without|never|any|neither|nor)\b|n['’]t\b)[\w ,]{0,12}$", re.IGNORECASE)
 _SMALL = frozenset(
     ("a", "an", "the", "is", "are", "was", "it", "its", "we", "i", "our", "my", "they", "this", "that", "with", "when",
-     "without", "but", "and", "on", "in", "of", "to", "from", "after", "if")
+     "without", "but", "and", "on", "in", "of", "to", "from", "after", "if",
+     "der", "die", "das", "und", "ist", "nicht", "wir", "bei", "mit", "auf", "le", "la", "les", "est", "et", "nous",
+     "avec", "pas", "el", "los", "es", "con", "y", "que", "и", "не", "на", "в", "с", "что", "мы")
 )  # fmt: skip
+_WITHOUT_SPACES = re.compile(r"(?:[\u3040-\u30ff\u4e00-\u9fff][^\n]?){6}")
+"""Chinese and Japanese."""
 _VAGUE = _any(r"\b(?:fails?|failed|failing|failure)\b")
 """Every report may say so in its title: it does not tell how."""
 _TAG = re.compile(r"^\s{0,8}(?:\[[A-Za-z][\w /.-]{0,24}\]:? ?){1,3}(?=[A-Za-z])")
@@ -184,7 +199,10 @@ def read(item: Item) -> Reading:
     records: list[Trial | Complaint] = []
     text = item.read().decode("utf-8", "replace")
     document = item.label.lower().endswith(DOCUMENTS)
-    for unit in _units(text) if document or _by_person(text) else ():
+    spoken = document or _by_person(text)
+    for line, row, change, outcome in tabled(text) if spoken else ():
+        records.append(Trial(change, outcome, Ref(item.label, f"line {line}", row[:400])))
+    for unit in _units(text) if spoken else ():
         ref = Ref(item.label, f"line {unit.line}", unit.text[:400])
         records += [Trial(change, outcome, ref) for change, outcome in tried(unit.text, unit.heading)]
         weight = 2 if unit.line <= _TITLE_LINES and not _VAGUE.search(unit.text) else 1
@@ -212,7 +230,7 @@ def _is_prose(line: str) -> bool:
     words = [word.strip(".,;:!?()`\"'").lower() for word in line.split()]
     # Programs print lists of values; sentences have small words between the others.
     spoken = not _SMALL.isdisjoint(words) and sum(map(str.isalpha, words)) >= 4
-    return spoken and not _is_printed(line)
+    return (spoken or _WITHOUT_SPACES.search(line) is not None) and not _is_printed(line)
 
 
 def _is_printed(line: str) -> bool:
@@ -283,6 +301,33 @@ def tried(text: str, heading: Outcome = "unknown") -> list[tuple[str, Outcome]]:
         if found.get(name, "unknown") == "unknown":
             found[name] = outcome
     return list(found.items())
+
+
+def tabled(text: str) -> Iterator[tuple[int, str, str, Outcome]]:
+    """Line, row, change and outcome of tables with a change per row, where the row without one tells what fails."""
+    table: list[tuple[int, str]] = []
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if line.lstrip().startswith("|") and len(line) <= _LONGEST_LINE:
+            table.append((number, line.strip()))
+        elif table:
+            yield from _of_table(table)
+            table = []
+
+
+def _of_table(table: list[tuple[int, str]]) -> Iterator[tuple[int, str, str, Outcome]]:
+    rows = [(number, line, [cell.strip() for cell in line.strip("|").split("|")]) for number, line in table]
+    plain = next((cells for _, _, cells in rows if _UNCHANGED.match(cells[0])), [])
+    failing = [column for column, cell in enumerate(plain) if column and _BAD_CELL.match(cell)]
+    for number, line, cells in rows:
+        outcomes = {_good_or_bad(cells[column]) for column in failing if column < len(cells)}
+        for change in interventions().values() if len(outcomes) == 1 else ():
+            outcome = outcomes.copy().pop()
+            if change.within(cells[0]) and outcome != "unknown":
+                yield number, line, change.change, outcome
+
+
+def _good_or_bad(cell: str) -> Outcome:
+    return "helped" if _GOOD_CELL.match(cell) else "did not help" if _BAD_CELL.match(cell) else "unknown"
 
 
 def complaints(text: str) -> list[Symptom]:

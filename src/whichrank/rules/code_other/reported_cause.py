@@ -34,6 +34,7 @@ from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
 from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.outcome import observed
 
 CODE = "CODE201"
 CAUSE = "unknown"
@@ -68,7 +69,8 @@ def _is_sentence(text: str) -> bool:
 
 def _finding(case: Case, cause: str, seen: list[Seen]) -> Finding:
     lead = max(seen, key=lambda s: s.signature.grade)
-    category = causes()[cause].usual_category
+    usual = causes()[cause].usual_category
+    category = observed(case) or usual if usual in ("hang", "crash") else usual
     claim = Claim(
         CODE,
         cause,

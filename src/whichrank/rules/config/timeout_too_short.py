@@ -9,8 +9,9 @@ A short timeout set for debugging, a first step that compiles, an evaluation or 
 model.
 
 ## How it decides
-Only with positive evidence: the training's own progress lines show earlier steps that lasted at least half as long
-as the timeout, or a rank that did not time out itself printed further steps during the whole wait of the others.
+Only with positive evidence: the timeout is below a second, which the first operation of a job alone needs; the
+training's own progress lines show earlier steps that lasted at least half as long as the timeout; or a rank that did
+not time out itself printed further steps during the whole wait of the others.
 
 ## Example
 Timeout 30 s; the last steps took 21, 26 and 24 s.
@@ -19,7 +20,7 @@ Timeout 30 s; the last steps took 21, 26 and 24 s.
 `init_process_group(timeout=timedelta(minutes=…))`, and the same for `new_group`, which does not inherit it.
 
 ## Limits
-Needs progress lines with times, or with seconds per step.
+Where the timeout is not below a second it needs progress lines with times, or with seconds per step.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ _CLAIM = Claim(
 )
 _MILLISECOND = 1_000_000
 _ENOUGH = 3
+_NO_TIME_MS = 1000
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -65,9 +67,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     waits = [(event, limit) for event in told if (limit := _limit(event))]
     if not waits:
         return []
+    event, limit = min(waits, key=lambda wait: wait[1])
+    if limit < _NO_TIME_MS:
+        message = f"The timeout is {limit} ms: the first operation of a job alone takes longer."
+        return [building.found(case, _CLAIM, [statements.statement(case, event)], message, Grade.SUPPORTS)]
     if not case.progress:
         return NotEvaluated("the training's progress lines")
-    event, limit = min(waits, key=lambda wait: wait[1])
     slow = [step for progress in case.progress if (step := _long_step(progress, limit)) is not None]
     if slow:
         sign, seconds = max(slow, key=lambda step: step[1])

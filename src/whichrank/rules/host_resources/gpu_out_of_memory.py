@@ -30,7 +30,7 @@ from whichrank.records.events.processes import CudaError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import deaths, statements
+from whichrank.timeline.job_state import deaths, nccl_allocations, statements
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST101"
@@ -61,9 +61,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     plain = statements.of_kind(case, CudaError, where=lambda e: e.what == "out_of_memory")
-    plain += statements.said_by_nccl(case, "'out of memory'", "Failed to CUDA calloc", "Failed to CUDA malloc")
+    named = statements.known(case, CAUSE)
+    if nccl_allocations.of_host_buffers(case):  # torch repeats the last words of NCCL
+        plain, named = ([s for s in told if "Cuda failure" not in s.text] for told in (plain, named))
+    plain += nccl_allocations.of_gpu(case)
     library = [s for s in statements.of_kind(case, CudaError) if "STATUS_ALLOC_FAILED" in s.text]
-    known = statements.beside([*plain, *library], statements.known(case, CAUSE))
+    known = statements.beside([*plain, *library], named)
     signs = statements.first_to_fail([*(plain or library), *known])
     if not signs:
         return []

@@ -51,7 +51,7 @@ _CLAIM = Claim(
 )
 _LOSSY = re.compile(
     r"(?:rx_discards_phy|rx_prio[1-7]_discards|rx_crc_errors(?:_phy)?|rx_symbol_err_phy|rx_pcs_symbol_err_phy|rx_fcs_errors"
-    r"|rx_errors|port_rcv_errors|symbol_error|port_xmit_discards|local_ack_timeout_err|rx_icrc_encapsulated"
+    r"|rx_errors|port_rcv_errors|symbol_error|port_xmit_discards|local_ack_timeout_err|packet_seq_err|out_of_sequence|rx_icrc_encapsulated"
     r"|port_rcv_remote_physical_errors|tx_pause_storm_error_events)$"
 )
 _BROKEN, _ENOUGH_PACKETS = 0.01, 100

@@ -65,7 +65,8 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    told = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12"]
+    of_gid = rdma_retries.of_chosen_gid(case)
+    told = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12" and s not in of_gid]
     unanswered, reading = rdma_retries.unanswered(case)
     more = unanswered if reading == "partition" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.events.run_state import RunFinished
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -61,12 +62,19 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if without := _without(case):
         return [_differs(case, without)]
     noted = known_messages.seen(case, "nccl-gdr-disabled")
-    slow = known_messages.seen(case, "told-slow") or trials.said_category(case) == "slow"
+    slow = known_messages.seen(case, "told-slow") or trials.said_category(case) == "slow" or _is_benchmark(case)
     if not noted or not slow:
         return []
     return [
         building.tell_of(case, _NOTED, "{who} sends through host memory: {what}.", noted, known_messages.grade(noted))
     ]
+
+
+def _is_benchmark(case: Case) -> bool:
+    """Whether the run was one of nccl-tests: then speed is what it is about."""
+    return any(
+        "Out of bounds values" in e.ref.quote or "bus bandwidth" in e.ref.quote for e in case.events(RunFinished)
+    )
 
 
 def _without(case: Case) -> dict[str, Ref]:

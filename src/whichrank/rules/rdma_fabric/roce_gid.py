@@ -2,7 +2,7 @@
 
 ## What it finds
 Queue pairs that refuse their attributes, GIDs that can't be read or that changed, and RoCE transfers that nobody
-ever acknowledged.
+ever acknowledged or connections that found nobody behind the GID that the job chose.
 
 ## Why it happens
 NCCL_IB_GID_INDEX points at another kind of address than the peer uses (RoCE v1 instead of v2, IPv6 instead of IPv4,
@@ -52,10 +52,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return building.SILENT
     told = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12"]
     unanswered, reading = rdma_retries.unanswered(case)
-    more = unanswered if reading == "gid" else []
+    more = [*(unanswered if reading == "gid" else []), *rdma_retries.of_chosen_gid(case)]
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = known_messages.grade(told)
+    sure = known_messages.grade(told or more)
     return [
         building.tell_of(
             case, _CLAIM, "The address that {who} uses on the fabric does not fit: {what}.", told or more, sure

@@ -15,6 +15,8 @@ from whichrank.timeline.job_state.statements import Statement, statement
 
 _BUCKET = 1_000_000
 """Elements: the first bucket of DDP holds 1 MiB, others 25."""
+_ELSEWHERE = 1000
+"""Times: ranks that bring so different amounts are not in the same call of the program."""
 _BETWEEN_TWO = ("SEND", "RECV", "RECVANYSOURCE")
 _SAME_SIZE = (
     "ALLREDUCE", "BROADCAST", "REDUCE", "ALLGATHER", "_ALLGATHER_BASE", "REDUCE_SCATTER", "_REDUCE_SCATTER_BASE",
@@ -28,7 +30,8 @@ class Mismatch:
     """One disagreement among the members of a group."""
 
     aspect: str
-    """The first of ASPECTS in which they differ: a later one may only follow from it."""
+    """The first of ASPECTS in which they differ: a later one may only follow from it. `call` where the sizes are so
+    different that the program calls the operation at two places."""
     brought: dict[int, str]
     """By rank within the group, what each brought of that aspect."""
     odd: tuple[int, ...]
@@ -78,6 +81,8 @@ def _differing(case: Case, seq: int, pile: dict[int, WatchdogTimeout]) -> Mismat
     aspect, brought = ("op", ops) if len(set(ops.values())) > 1 else ("shape", sizes)
     if len(set(brought.values())) < 2:
         return None
+    if aspect == "shape" and max(map(int, brought.values())) >= _ELSEWHERE * max(1, min(map(int, brought.values()))):
+        aspect, brought = "call", {rank: f"{ops[rank]} of {size} elements" for rank, size in sizes.items()}
     odd = minority(brought)
     signs = tuple(statement(case, pile[rank]) for rank in sorted(brought, key=lambda rank: (rank not in odd, rank)))
     return Mismatch(aspect, brought, odd, odd, signs, next(iter(ops.values())), seq, hangs=True)
@@ -129,6 +134,12 @@ def is_world(case: Case, told: Sequence[Event], members: int = 0) -> bool:
 def is_rank0_alone(found: Mismatch) -> bool:
     """Whether rank 0 waits in an operation of its own, and all others in one and the same."""
     return found.aspect == "op" and found.hangs and found.ranks == (0,)
+
+
+def with_least(found: Mismatch) -> tuple[int, ...]:
+    """The ranks that brought the least, of calls of different sizes."""
+    sizes = {rank: int(value.split()[-2]) for rank, value in found.brought.items()}
+    return tuple(rank for rank, size in sizes.items() if size == min(sizes.values()))
 
 
 def are_buckets(found: Mismatch) -> bool:

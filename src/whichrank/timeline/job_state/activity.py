@@ -57,7 +57,8 @@ SENDS = frozenset({"send", "isend", "send_object_list"})
 RECEIVES = frozenset({"recv", "irecv", "recv_object_list"})
 MESSAGES = SENDS | RECEIVES | {"batch_isend_irecv"}
 """Functions of torch.distributed between two ranks."""
-_IN_COLLECTIVE = re.compile(rf"^(?:{_COLLECTIVES})$")
+_IN_COLLECTIVE = re.compile(rf"^_?(?:{_COLLECTIVES})(?:_base|_coalesced)?$")
+_COLLECTIVE_FILES = re.compile(r"distributed|accelerate/utils/operations\.py$|deepspeed/comm/|horovod/")
 _SYNC = re.compile(
     r"^(?:synchronize|_cuda_synchronize|item|wait|wait_stream|cpu|tolist|result|backward|_engine_run_backward|run_backward)$"
 )
@@ -205,8 +206,8 @@ def of_frames(frames: Sequence[Frame], user: Frame | None = None, *, idle: bool 
             return Activity(doing, frame, place, idle=idle)
         if is_user_frame(frame):
             break
-        if _IN_COLLECTIVE.match(_bare(frame)) and "distributed" in frame.file:
-            return Activity("waiting", frame, place, _bare(frame), idle)
+        if _IN_COLLECTIVE.match(_bare(frame)) and _COLLECTIVE_FILES.search(frame.file):
+            return Activity("waiting", frame, place, _bare(frame).removeprefix("_").removesuffix("_base"), idle)
         if _SYNC.match(_bare(frame)) and ("torch" in frame.file or "<" in frame.file):
             return Activity("waiting", frame, place, idle=idle)
     return _by_caller(frames, place, idle) or _by_user_code(frames, user, place, idle)

@@ -30,6 +30,9 @@ _ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _REMOTE = "remote process exited"
 _NOT_REACHED = re.compile(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface", "launch-rendezvous")
+_KILLS = ("host-out-of-memory",)
+_LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
+"""Of these families, but a process whose GPU is gone does not end by it."""
 
 
 def joined(case: Case, finding: Finding) -> Finding:
@@ -122,7 +125,8 @@ def _observed(case: Case, finding: Finding) -> Finding:
     cause = causes().get(finding.cause)
     if finding.category != "crash" or not finding.subject.ranks or len(timed_out) < 2:
         return finding
-    if cause is None or cause.family in _ENDS_A_PROCESS:
+    ends = cause is None or cause.family in _ENDS_A_PROCESS or finding.cause in _KILLS
+    if ends and finding.cause not in _LEAVES_WAITING:
         return finding
     first = min((e.time_ns for e in timed_out if e.time_ns is not None), default=None)
     ended = [d for d in deaths.deaths(case) if d.sign.rank in finding.subject.ranks]

@@ -30,6 +30,8 @@ _FAILURES: tuple[type[Event], ...] = (
 _PROGRAM_FAILED: tuple[type[Event], ...] = (
     CudaError, NativeCrash, ProcessExit, ElasticFailure, Traceback, NcclError,
 )  # fmt: skip
+_FROM_OUTSIDE = (2, 9, 15)
+"""Signals by which people, launchers and the kernel end a process."""
 _REFUSED = ("ncclInvalidUsage", "ncclInvalidArgument")
 """What NCCL says of a call that it does not begin."""
 _TRAINERS = (
@@ -170,8 +172,15 @@ def _of_another_job(case: Case, event: KernelEvent) -> bool:
     return (
         blame_of(event) == "application"
         and case.hardware.stranger(event.pid, event.host)
-        and (not case.events(*_PROGRAM_FAILED) or _failed_otherwise(case))
+        and (all(_was_ended(e) for e in case.events(*_PROGRAM_FAILED)) or _failed_otherwise(case))
     )
+
+
+def _was_ended(event: Event) -> bool:
+    """Whether this is the end of a process that somebody else ended."""
+    if not isinstance(event, ProcessExit | ElasticFailure):
+        return False
+    return event.signal in _FROM_OUTSIDE or event.exitcode in {c for s in _FROM_OUTSIDE for c in (-s, 128 + s)}
 
 
 def _failed_otherwise(case: Case) -> bool:

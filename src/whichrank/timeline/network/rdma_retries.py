@@ -31,6 +31,13 @@ def unanswered(case: Case) -> tuple[list[Seen], Reading]:
     return found, "gid" if roce or (not listed and _all_ethernet(case)) else "partition"
 
 
+def of_chosen_gid(case: Case) -> list[Seen]:
+    """Connections that found nobody behind an address of RoCE whose index the job chose itself."""
+    chosen = any("NCCL_IB_GID_INDEX" in process.env for process in case.nccl)
+    roce = any(device.endswith("RoCE") for process in case.nccl for device in process.ib_devices)
+    return known_messages.seen(case, "nccl-ib-modify-qp-timeout") if chosen and roce else []
+
+
 def _all_ethernet(case: Case) -> bool:
     """Whether every port of an adapter that is known to be up, if any is, speaks Ethernet."""
     adapters = [port for port in case.hardware.ports if port.port is not None and port.state != "DOWN"]

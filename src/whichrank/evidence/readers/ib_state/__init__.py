@@ -23,6 +23,7 @@ _SHAPES = at_line_start(
     rb"NIC statistics:$|Settings for [\w.-]{1,32}:$",
     rb"(?:\d{1,5}/\d{1,5}: |link )[\w-]{1,40}/\d{1,3}:? (?:state|subnet_prefix|\w{3,60} \d)",
     rb"\d{1,6}: [\w.@-]{1,66}: <[A-Z0-9,_-]{0,200}> mtu ",
+    rb"(?:\[[\w.@-]{1,97}(?: [^\]\n]{0,60})?\]|[\w.-]{1,32}@[\w.-]{1,64}(?::[^$#\n]{0,60})?)[$#] ibv_devinfo\b",
 )
 _IN_SYSFS = re.compile(rb"infiniband/[\w-]{1,40}/ports/\d{1,3}/\w")
 _OF_RDMA = re.compile(rb"\"physical_state\" ?: ?\"")
@@ -75,7 +76,7 @@ def read(item: Item) -> Reading:
     told = [port for port in parser.ports if _says_something(port)]
     # What `whichrank run` takes from a network namespace names no host: its address does.
     places = {p.taken_ns: p.addresses[0] for p in reversed(told) if p.addresses}
-    ports = [_state(item, host or (places.get(p.taken_ns) if p.taken_ns else None), p) for p in told]
+    ports = [_state(item, p.host or host or (places.get(p.taken_ns) if p.taken_ns else None), p) for p in told]
     if not ports:
         failed = any(words in item.head() for words in _FAILED)
         return Reading(

@@ -43,6 +43,11 @@ _NIC_COUNT = re.compile(r"\s{2,10}([a-z][\w.\[\] -]{1,60}): (\d{1,20})$")
 _ASKED = re.compile(
     r"(?:ethtool(?: -S)?|perfquery(?: -\w)*? -C) ([\w.-]{1,32})(?: -P (\d{1,3}))?\s*$|ethtool -S ([\w.-]{1,32})"
 )
+_PROMPT = re.compile(
+    r"(?:\[(?:[\w.-]{1,32}@)?([\w.-]{1,64})(?: [^\]\n]{0,60})?\]|[\w.-]{1,32}@([\w.-]{1,64})(?::[^$#\n]{0,60})?)[$#] "
+)
+"""`[node1]$ `, `[root@node1 ~]# `, `user@node1:~$ `."""
+_DEVINFO = re.compile(r"ibv_devinfo (?:-\w )*-d ([\w-]{1,40})")
 _IP_LINK = re.compile(
     r"\d{1,6}: ([\w.-]{1,32})(?:@[\w.-]{1,32})?: <([A-Z0-9,_-]{0,200})> mtu (\d{1,6}) .{0,120}?state (\w{1,12})"
 )
@@ -51,6 +56,9 @@ _IP_TITLES = re.compile(r"\s{2,8}(RX|TX): {1,4}(bytes\s.{0,120})$")
 _GREPPED = re.compile(
     r"(?:\S{0,200}/)?infiniband/([\w-]{1,40})/ports/(\d{1,3})/(?:(?:hw_)?counters/)?(\w{2,60})\s?[:=]\s?(\S.{0,80})$"
 )
+_ALL_COUNTERS = re.compile(r"infiniband/([\w-]{1,40})/ports/(\d{1,3})/(?:hw_)?counters/\*")
+_TWO_LOOKS = re.compile(r"\s{0,8}([a-z][a-z0-9_]{3,60})\s{1,80}(\d{1,20})\s{1,40}(\d{1,20})$")
+"""A counter before and after something, in two columns."""
 _RATE = re.compile(r"(\d{1,7}(?:\.\d)?)\s?(G|M)?b?/?s?", re.IGNORECASE)
 _PORT_NAME = re.compile(
     r"(mlx[45]_\d{1,3}|bnxt_re\d{1,3}|irdma\d{1,3}|hns_\d{1,3}|rocep\w{1,20}|ibp\w{1,20}|rdmap\w{1,20}|efa_\d{1,3})(?:[._-]p?(\d{1,2})(?=[._-]|$))?"
@@ -74,6 +82,8 @@ class Port:
     counters: dict[str, int] = field(default_factory=dict)
     addresses: list[str] = field(default_factory=list)
     taken_ns: int | None = None
+    host: str | None = None
+    """By the prompt above it."""
 
     def put(self, name: str, value: str) -> None:
         """One named value, in any command's spelling."""
@@ -124,15 +134,21 @@ class Parser:
         self._counting = False
         self._titles: tuple[str, list[str]] | None = None
         self._taken_ns: int | None = None
+        self._host: str | None = None
+        self._before: Port | None = None
 
     def _begin(self, device: str, port: int | None, number: int, quote: str) -> Port:
-        self._now = Port(device, port, number, quote.strip()[:400], taken_ns=self._taken_ns)
+        self._now = Port(device, port, number, quote.strip()[:400], taken_ns=self._taken_ns, host=self._host)
         if len(self.ports) < 1 << 16:
             self.ports.append(self._now)
-        self._counting = False
+        self._counting, self._before = False, None
         return self._now
 
     def feed(self, number: int, line: str) -> None:
+        if prompt := _PROMPT.match(line):
+            self._host, self._now = prompt[1] or prompt[2], None
+            if asked := _DEVINFO.search(line):  # its heading may be filtered out
+                self._begin(asked[1], 1, number, line)
         if self._titles is not None:
             self._ip_counts(line)
         elif not (self._rdma(number, line) or self._heading(number, line)):
@@ -177,6 +193,10 @@ class Parser:
             self._ip_link(match, number, line)
         elif (taken_ns := moment_of(line[:64].encode())) is not None:
             self._taken_ns, self._now = taken_ns, None
+        elif match := _ALL_COUNTERS.search(line[:200]):
+            before = self._begin(match[1], int(match[2]), number, line)
+            self._begin(match[1], int(match[2]), number + 1, line)  # a line of its own: another moment
+            self._before = before
         elif match := _ASKED.search(line[:200]):
             if "perfquery" in line:
                 self._named, self._named_port = match[1] or self._named, int(match[2]) if match[2] else None
@@ -201,7 +221,7 @@ class Parser:
             if port is None or not same or match[3] in port.counters:
                 port = self._begin(match[1], int(match[2]), number, line)
             port.put(match[3], match[4])
-        elif self._now is None:
+        elif self._now is None or self._two_looks(line):
             return
         elif match := _PERF.match(line):
             if match[1] in COUNTERS:
@@ -216,6 +236,13 @@ class Parser:
                 self._now.addresses.append(address)
         elif match := _VALUE.match(line):
             self._now.put(match[1], match[2])
+
+    def _two_looks(self, line: str) -> bool:
+        match = _TWO_LOOKS.match(line) if self._before is not None else None
+        if match and self._before is not None and self._now is not None:
+            self._before.put(match[1], match[2])
+            self._now.put(match[1], match[3])
+        return match is not None
 
     def _ip_counts(self, line: str) -> None:
         side, names = self._titles or ("", [])

@@ -11,6 +11,8 @@ from whichrank.records.rank_values import Member, Quantity, RankValue, quantity
 MOST = 32_768
 """Cells that are kept of one file."""
 _LONGEST = 600
+_MOST_OF_HOST = 64
+"""Ranks."""
 _NUMBER = r"[-+]?\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?"
 _WHOLE_NUMBER = re.compile(_NUMBER)
 _ROW = re.compile(
@@ -24,6 +26,11 @@ _UNITS = ("tim", "ms", "seconds")
 """One of these stands in every heading of times."""
 _STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
 _SAYS_RANK = re.compile(r"(?i)(?<![\w-])(?:global[_ ])?rank\s?[=:#]?\s?(\d{1,7})\b")
+_RANKS_OF_HOST = re.compile(
+    r"(?:(?P<host>[A-Za-z][\w.-]{0,60}\d[\w.-]{0,20})[:,]? )?ranks? (?P<first>\d{1,7})-(?P<last>\d{1,7})\b"
+)
+"""`node-041 ranks 328-335`."""
+_LEGEND = re.compile(r"(?<![\w.])(?P<name>[A-Za-z]\w{0,11}) ?= ?(?P<meaning>[A-Za-z][A-Za-z +/-]{3,80})")
 _IN_BRACKETS = re.compile(r"\[[\w.-]{2,60}\]\[\d")
 """`[node0][5]`: a host and a rank."""
 _PAIR = re.compile(
@@ -56,7 +63,10 @@ def _may_tell(line: str) -> bool:
 def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
     """Values of single ranks, in the order of the lines."""
     name, timed, step = "", False, -1
+    legend: dict[str, str] = {}
     for number, line in lines:
+        if line.startswith("#"):
+            legend |= {short["name"]: short["meaning"] for short in _LEGEND.finditer(line)}
         if len(line) > _LONGEST:
             continue
         if "ank" not in line and "ANK" not in line and not _IN_BRACKETS.match(line):
@@ -64,7 +74,7 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
             titled = line.rstrip().endswith(":")
             name, timed = _heading(listen(line.encode(), clock).text if titled else line, name, timed)
             continue
-        if not _may_tell(line):
+        if not _may_tell(line) and not any(f"{short}=" in line for short in legend):
             continue
         voice = listen(line.encode(), clock)
         text = voice.text
@@ -80,7 +90,10 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
         said = _SAYS_RANK.search(text)
         rank = voice.rank if voice.rank is not None else int(said[1]) if said else None
         if rank is not None:
-            yield from _pairs(text, rank, number, step)
+            yield from _pairs(text, Member((rank,)), number, step, legend)
+        elif (several := _RANKS_OF_HOST.search(text)) and int(several["last"]) - int(several["first"]) < _MOST_OF_HOST:
+            ranks = tuple(range(int(several["first"]), int(several["last"]) + 1))
+            yield from _pairs(text, Member(ranks, several["host"]), number, step, legend)
 
 
 def _heading(line: str, name: str, timed: bool) -> tuple[str, bool]:
@@ -100,14 +113,13 @@ def _step(line: str, before: int) -> int:
     return int(told[1]) if told else before
 
 
-def _pairs(text: str, rank: int, number: int, step: int) -> Iterator[RankValue]:
-    """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`."""
+def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, str]) -> Iterator[RankValue]:
+    """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`; what a legend says of a name counts for it."""
     step = _step(text, step)
     for name, value, unit in _PAIR.findall(text):
-        kind: Quantity | None = quantity(name, timed=bool(unit))
+        kind: Quantity | None = quantity(legend.get(name, name), timed=bool(unit) or name in legend)
         if kind is None:
             continue
-        member = Member((rank,))
         if kind == "checksum":
             yield RankValue(name, kind, member, step, number, text.strip(), token=value.lower())
         elif _WHOLE_NUMBER.fullmatch(value):

@@ -11,7 +11,8 @@ A branch that some ranks take, a different order of two calls, threads that race
 The operation, or the sequence number, differs between two ranks. Over all ranks' messages the minority is the odd
 one. Early versions print only what the rank itself is in: where that tells no difference, it is said that there is
 one, and nobody is named. Without torch's check, and without dumps, the timeouts of the watchdogs are compared: at one
-number of a group of all ranks they must be of one operation.
+number of a group of all ranks they must be of one operation, and of sizes that one call can have. Ranks that wait
+there came apart by a call that one of them left out or added more often than by two calls that were swapped.
 
 ## Example
 `Rank 0 is running collective: … OpType=ALLREDUCE …, but Rank 3 is running collective: … OpType=BROADCAST`
@@ -47,6 +48,27 @@ _CLAIM = Claim(
 )
 
 
+_CAME_APART = replace(
+    _CLAIM,
+    cause="conditional-collective",
+    category="hang",
+    fix=fix("conditional-collective"),
+    alternatives=(
+        (CAUSE, "two calls may be swapped"),
+        ("uneven-inputs", "a rank may have left its loop before the others"),
+        ("collective-desync", "the timeouts do not say how they came apart"),
+    ),
+)
+_ELSEWHERE = replace(
+    _CAME_APART,
+    cause="collective-desync",
+    fix=fix("collective-desync"),
+    alternatives=(
+        ("uneven-inputs", "a rank may have left its loop before the others"),
+        ("conditional-collective", "one rank may have skipped or added a call"),
+        ("size-mismatch", "they may bring different sizes to the same call"),
+    ),
+)
 _ONE_SIDE = replace(
     _CLAIM,
     alternatives=(
@@ -66,12 +88,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [
         building.found(
             case,
-            building.hanging(_CLAIM, m.hangs),
+            _ELSEWHERE if m.aspect == "call" else _CAME_APART if m.hangs else _CLAIM,
             m.signs,
             f"Ranks are in different operations of one group: {reported_mismatches.told(case, m)}.",
             Grade.SUPPORTS,
             m.ranks,
         )
         for m in told
-        if m.aspect in ("op", "seq") and not reported_mismatches.is_rank0_alone(m)
+        if m.aspect in ("op", "call", "seq") and not reported_mismatches.is_rank0_alone(m)
     ]

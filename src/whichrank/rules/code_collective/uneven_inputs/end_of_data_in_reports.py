@@ -1,4 +1,4 @@
-"""Ranks wait at the end of their data, according to a report.
+"""Ranks wait at the end of their data, according to a report or a progress bar.
 
 ## What it finds
 A timeout together with a statement that the data set is iterable, batches are dynamic, or that it happens at the end
@@ -9,22 +9,27 @@ Iterable data sets, shards of different length and dynamic batching give ranks d
 that has no more leaves the others waiting.
 
 ## How it decides
-Only where ranks timed out and no dump or progress line tells more.
+Only where ranks timed out and no dump or progress line tells more. It is surer where some ranks timed out in a small
+operation, such as the sum of a metric, while the others reduce whole gradients: they have left the loop. There a bar
+that stands at the end of its loop is enough.
 
 ## Example
 `Timed out waiting 1800000ms for recv operation to complete`, with "custom IterableDataset with dynamic batching"
 
 ## Limits
-It rests on the words of a person.
+Without the timeouts of both sides it rests on the words of a person.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NotEvaluated
-from whichrank.rules import building
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import reported_mismatches
 from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "COLL205"
@@ -40,13 +45,30 @@ _CLAIM = Claim(
         ("rank-stuck-in-data-loading", "a rank may be waiting for data"),
     ),
 )
+_LATE, _SHORT = 0.99, 50
+"""The share of a loop that is its end, and steps of a loop too short to tell."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     waiting, told = known_messages.stands_still(case), known_messages.seen(case, "told-uneven")
+    apart = next((m for m in reported_mismatches.mismatches(case) if m.aspect == "call"), None)
+    if apart is not None and (told or _at_the_end(case)):
+        ranks = reported_mismatches.with_least(apart)
+        who = wording.ranks_text(ranks).capitalize()
+        message = f"{who} left the loop while the others go on: {reported_mismatches.told(case, apart)}."
+        return [building.found(case, _CLAIM, [*apart.signs, *(s.sign for s in told)], message, Grade.SUPPORTS, ranks)]
     if not waiting or not told or case.has_dumps:
         return []
     message = "The job hangs, and its ranks can run out of data at different times."
     return [building.found(case, _CLAIM, [*(s.sign for s in told), *waiting], message, Grade.HINTS)]
+
+
+def _at_the_end(case: Case) -> bool:
+    """Whether the last count of an output is one of the last of its loop."""
+    for progress in case.progress:
+        rows = np.flatnonzero(progress.total > _SHORT)
+        if len(rows) and progress.step[rows[-1]] >= _LATE * progress.total[rows[-1]]:
+            return True
+    return False
