@@ -4,7 +4,8 @@ What it finds: shell variables that are never exported (`set` of csh); exports i
 their own in a recipe; lines of nccl.conf with "export", spaces or quotes; commas that Slurm's --export splits at; bare
 numbers as values in Kubernetes; values that are no strings in os.environ or env=; env= that replaces the whole
 environment; sudo, ssh, srun and mpirun that don't pass a variable on; `$NAME` where nothing expands it (Environment= of
-systemd, commands without a shell) or something else does (make, compose).
+systemd, variables of pods, commands without a shell) or something else does (make, compose); values that a template
+puts in without quotes; the index of a pod that has none.
 
 Why it happens: every format has its own way of reading NAME=VALUE.
 
