@@ -24,8 +24,8 @@ captured environment, and not those inside branches. For a launch it takes the n
 directives of Slurm, PBS, LSF, SGE and Flux, options of srun, mpirun, jsrun, torchrun, accelerate and deepspeed,
 hostfiles that the script writes, `--gpus` of docker, limits and replicas of Kubernetes, compose, SkyPilot, dstack,
 Nomad and HTCondor, CUDA_VISIBLE_DEVICES, Trainer(…), mp.spawn(…), calls of Python that ask a scheduler or a cloud
-for a job, and arguments of the training program (`--trainer.num_nodes`, `--backend`). A number that only a run would tell is not
-judged.
+for a job, and arguments of the training program (`--trainer.num_nodes`, `--backend`). A number that only a run would
+tell is not judged.
 
 Example: `TORCH_NCCL_BLOCKING_WAIT=1` with `TORCH_NCCL_DUMP_ON_TIMEOUT=1`: there will be no dump.
 
