@@ -78,9 +78,11 @@ quick: $(DEV)
 	@$(BIN)/python -m compileall -q src/whichrank
 	$(BIN)/python -m pytest -q -rs -n 3 --dist loadfile --no-loadscope-reorder -m "not job and not bars" $(TESTS)
 
-# Many tests wait for real jobs: some files run at once. tests/conftest.py says which tests may run again.
+# Many tests wait for real jobs: some files run at once. tests/conftest.py says which tests may run again. In a fresh
+# clone the tests are compiled once here, not by every worker, which takes each of them half a minute.
 unit: $(DEV)
 	@$(BIN)/python -m compileall -q src/whichrank
+	@test -d .hypothesis || $(BIN)/python -m pytest -q --collect-only >/dev/null
 	$(BIN)/python -m pytest -q -rsR -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not bars" $(TESTS)
 
 # The repeated and the long measurements behind the figures in the documents.

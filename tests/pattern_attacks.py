@@ -110,13 +110,17 @@ def _tree(pattern: re.Pattern[Any]) -> Any:
     return parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
 
 
+@lru_cache(1)
+def _pumps(pattern: re.Pattern[Any]) -> list[tuple[str, str]]:
+    return list(pumps(_tree(pattern)))
+
+
 def attacks(pattern: re.Pattern[Any], fragments: tuple[str, ...] = COMMON) -> Iterator[str]:
     """Pieces to repeat: the parts of the pattern, alone and with what leads to them, and fragments of real text."""
-    tree = _tree(pattern)
-    whole = sample(tree)
+    whole = sample(_tree(pattern))
     yield whole
     yield whole[:-1]
-    for lead, pump in pumps(tree):
+    for lead, pump in _pumps(pattern):
         yield pump
         yield lead + pump
     yield from (lead + fragment for lead in (whole, "") for fragment in fragments[:4])
@@ -124,9 +128,8 @@ def attacks(pattern: re.Pattern[Any], fragments: tuple[str, ...] = COMMON) -> It
 
 def texts(pattern: re.Pattern[Any], size: int, fragments: tuple[str, ...] = ()) -> Iterator[Any]:
     """Texts of so many letters, as the pattern takes them."""
-    tree = _tree(pattern)
     made = [piece * (size // len(piece) + 1) for piece in dict.fromkeys(attacks(pattern)) if piece]
-    made += [lead + pump * (size // len(pump)) for lead, pump in pumps(tree) if lead]
+    made += [lead + pump * (size // len(pump)) for lead, pump in _pumps(pattern) if lead]
     made += [fragment * (size // len(fragment) + 1) for fragment in fragments]
     for text in dict.fromkeys(made):
         ended = text[:size] + "\x01"

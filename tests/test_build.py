@@ -13,7 +13,7 @@ import pytest
 
 from tests import needs
 from tests.conftest import ROOT
-from tests.evidence.pickle.building import can_build
+from tests.evidence.building import can_build
 
 needs.package("setuptools")
 

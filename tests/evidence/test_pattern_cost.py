@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ FULL_SIZE, FULL_LIMIT_S = 1 << 15, 1.0  # lines are cut at 32 KiB
 SAMPLES = Path(__file__).parents[1] / "samples"
 
 
+@cache
 def searches() -> dict[str, tuple[Any, Any]]:
     """Every way in which a pattern is used, by where it stands."""
     checked = {where: (way(where, pattern), pattern) for where, pattern in patterns(*PACKAGES).items()}

@@ -86,8 +86,7 @@ def test_everything_known_has_a_reading():
 
 @over([(s,) for s in signatures().values()], lambda s: s.id)
 def test_every_message_is_found_as_it_was_seen(signature):
-    found = {reading.id for example in signature.examples for reading in explain(example)}
-    assert signature.id in found
+    assert any(reading.id == signature.id for example in signature.examples for reading in explain(example))
 
 
 def test_harmless_lines_are_called_harmless():

@@ -18,6 +18,8 @@ os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 import torch
 import torch.distributed as dist
 
+from whichrank.worker.recorder_frames import without_compiler
+
 FAULT_STEP, STEPS = 6, 10
 PATIENCE_S = 60.0
 
@@ -28,12 +30,14 @@ class Rank:
     def __init__(self, fault: str, out: Path, world: int, culprit: int, rank: int, seconds: float) -> None:
         self.fault, self.out, self.world, self.rank, self.seconds = fault, out, world, rank, seconds
         self.odd = rank == culprit
+        self.at_fault = threading.Event()
 
     def dump(self):
         from torch._C import _distributed_c10d as c10d
 
         part = self.out / f".part{self.rank}"
-        part.write_bytes(c10d._dump_fr_trace())
+        with without_compiler():  # frames would import it in every rank
+            part.write_bytes(c10d._dump_fr_trace())
         part.rename(self.out / f"trace_rank_{self.rank}")
 
     def leave(self):
@@ -45,6 +49,7 @@ class Rank:
         os._exit(0)
 
     def dump_later(self):
+        self.at_fault.wait(PATIENCE_S)  # a busy machine takes its time to come there
         time.sleep(self.seconds)
         self.dump()
         self.leave()
@@ -71,6 +76,7 @@ class Rank:
             if self.fault == "straggler" and self.odd:
                 time.sleep(0.05)
             if step == FAULT_STEP:
+                self.at_fault.set()
                 self.faulty_step(tp)
             self.tensor_parallel(tp)
             if self.fault == "skip_known" and self.odd and step == FAULT_STEP:
@@ -144,16 +150,8 @@ def run_job(fault: str, out: Path, world: int, culprit: int, seconds: float) -> 
         os.waitpid(child, 0)
 
 
-def warm_up() -> None:
-    """The first look-up of a traceback costs seconds of CPU: pay it once, before the ranks are forked."""
-    from torch._C._profiler import gather_traceback, symbolize_tracebacks
-
-    symbolize_tracebacks([gather_traceback(python=True, script=False, cpp=False)])
-
-
 def main() -> None:
     torch.set_num_threads(1)
-    warm_up()
     for job in sys.argv[2:]:
         fault, out, world, culprit = job.rsplit(":", 3)
         run_job(fault, Path(out), int(world), int(culprit), float(sys.argv[1]))

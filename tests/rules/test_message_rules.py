@@ -57,7 +57,14 @@ RAS = (
     "  Rank 3 -- GPU 3 managed by process 4410 on node 10.1.1.2\n"
 )
 
+
+def queue(host: str, mtu: int) -> str:
+    return info(f"NET/IB: IbDev 0 Port 1 qpn 4711 mtu {mtu} GID 3 (0/15040B0AFFFF0000) fifoRkey=0x2bf0c", host)
+
+
+REFUSED = warn("NET/IB : Got completion from peer 10.11.4.21<47182> with status=9 opcode=129 len=0 vendor err 138")
 FIRE: list[tuple[str, str, texts.Files]] = [
+    ("RDMA155", "MTUs of queue pairs", {"a.log": queue("node1", 3) + queue("node2", 5) + REFUSED}),
     ("SLOW206", "taskset", {"a.txt": "".join(f"pid {1993574 + n}'s current affinity list: 0\n" for n in range(4))}),
     ("SLOW206", "OpenMP", {"a.txt": "".join(f"OMP: Info #250: KMP_AFFINITY: pid {47242 + n} tid {47242 + n} thread 0 bound to OS proc set 0\n" for n in range(4))}),
     ("NETI210", "the host's own name", {"a.log": "RuntimeError: Gloo connectFullMesh failed with [../pair.cc:144]\n  timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]:40213\n"}),
@@ -545,3 +552,43 @@ def test_large_packets_that_one_host_loses(tmp_path):
     assert found.cause == "mtu-mismatch"
     assert [ref.locator for ref in found.evidence] == ["line 8"]
     assert diagnose([texts.write(tmp_path / "usual", {"a.log": mtus})]).verdict.cause != "mtu-mismatch"
+
+
+def test_the_rank_that_alone_says_that_its_epoch_ended(tmp_path):
+    log = (
+        "2025-03-19 20:16:55,018 DEBUG TRAIN | rank 0 | Batch 0/3500 loss 1.09\n"
+        "2025-03-19 20:16:55,025 DEBUG TRAIN | rank 1 | Batch 0/3500 loss 1.12\n"
+        "2025-03-19 20:17:02,660 INFO rank 1 | Epoch 0 TRAIN done, 3505 batches, start CV\n"
+    )
+    log += timed_out(0, "ALLREDUCE", 203161600, told=False) + timed_out(1, "ALLREDUCE", 1, told=False)
+    verdict = diagnose([texts.write(tmp_path, {"job.log": log})]).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("uneven-inputs", (1,))
+
+
+def test_queue_pairs_of_the_same_mtu(tmp_path):
+    log = queue("node1", 5) + queue("node2", 5) + REFUSED
+    assert judged("RDMA155", texts.case_of(texts.write(tmp_path, {"job.log": log}))) == []
+
+
+def test_verbs_are_missing_where_they_are_wanted(tmp_path):
+    missing = info("Failed to open libibverbs.so[.1]") + info("Using network Socket")
+    wanted = info("NCCL_IB_HCA set to mlx5_0:1")
+    assert judged("RDMA207", texts.case_of(texts.write(tmp_path / "any", {"a.log": missing}))) == []
+    (found,) = judged("RDMA207", texts.case_of(texts.write(tmp_path / "wanted", {"a.log": wanted + missing})))
+    assert found.cause == "ib-missing-userspace"
+
+
+def test_every_node_is_its_own_rendezvous(tmp_path):
+    line = "+ torchrun --nnodes={} --node-rank=1 --rdzv-backend=c10d --rdzv-endpoint=localhost:15213 -m train\n"
+    ended = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError\n"
+    verdict = diagnose([texts.write(tmp_path / "2", {"a.log": line.format(2) + ended})]).verdict
+    assert verdict.cause == "rendezvous-endpoint"
+    case = texts.case_of(texts.write(tmp_path / "1", {"a.log": line.format(1) + ended}))
+    assert judged("LNCH206", case) == []
+
+
+def test_a_benchmark_that_failed_beside_one_that_did_not(tmp_path):
+    failed = "blackws01: Test CUDA failure common.cu:303 'an illegal memory access was encountered'\n"
+    good = "NCCL version 2.31.2+cuda12.9\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 21.9\n"
+    verdict = diagnose([texts.write(tmp_path, {"old.log": failed, "new.log": good})]).verdict
+    assert (verdict.category, verdict.cause) == ("crash", "cuda-illegal-access")

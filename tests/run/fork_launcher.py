@@ -5,21 +5,19 @@ Optimizers import torch._dynamo, which takes as long as torch: jobs of tests tha
 """
 
 import argparse
+import gc
 import importlib
 import os
 import runpy
 import socket
 import sys
 
-import torch.distributed  # noqa: F401 - before the fork, so that no rank has to
-
-from whichrank.lab.workloads.forking import fork_ranks, load_symbols
+from whichrank.lab.workloads.forking import fork_ranks
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--preload", action="append", default=[], help="a module to import before the fork")
-    parser.add_argument("--captured", action="store_true", help="the ranks will be asked for dumps with frames")
     parser.add_argument("--node", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--address", default="127.0.0.1", help="of the store: the first node's")
@@ -28,10 +26,11 @@ def main():
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    for module in options.preload:
+    # Before the fork, so that no rank has to; what is imported stays, and to look for garbage takes a tenth of it.
+    gc.disable()
+    for module in ("torch.distributed", *options.preload):
         importlib.import_module(module)
-    if options.captured:
-        load_symbols()
+    gc.enable()
     local, sys.argv = options.world, [options.script, *options.arguments]
     os.environ.update(
         MASTER_ADDR=options.address, MASTER_PORT=str(options.port or free_port()),

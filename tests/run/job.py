@@ -102,8 +102,9 @@ def fault(what, some):
 
 
 def train(what):
-    some = dist.new_group([0, 1, 2], group_desc="some")
-    hearts = dist.new_group(range(4), group_desc="hearts")
+    world = dist.get_world_size()
+    some = dist.new_group(range(min(3, world)), group_desc="some")
+    hearts = dist.new_group(range(world), group_desc="hearts")
     if what == "beat":
         beat(hearts)
     for number in range(STEPS):

@@ -9,7 +9,7 @@ import torch
 import torch._dynamo  # as every optimizer does: before the ranks are forked
 import torch.distributed as dist
 
-from whichrank.lab.workloads.forking import fork_ranks, load_symbols
+from whichrank.lab.workloads.forking import fork_ranks
 
 
 def load_batch():
@@ -32,5 +32,4 @@ def train(_rank):
 
 if __name__ == "__main__":
     os.environ.update(MASTER_ADDR="127.0.0.1", WORLD_SIZE="2")
-    load_symbols()
     sys.exit(fork_ranks(range(2), train))

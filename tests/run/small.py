@@ -57,8 +57,8 @@ def torchrun(folder: Path, *options: str, script: Path = JOB) -> list[str]:
     return [*launcher, "--master_port", str(watched.free_port()), *options, str(script), str(folder)]
 
 
-def forked(folder: Path, script: Path = JOB, captured: bool = False) -> list[str]:
-    return watched.forked(script, folder, world=2, captured=captured)
+def forked(folder: Path, script: Path = JOB) -> list[str]:
+    return watched.forked(script, folder, world=2)
 
 
 def start(tmp_path: Path, *options: str, command: list[str] | None = None, **environ: str) -> Small:

@@ -127,7 +127,7 @@ class TwoHosts:
     def fork_launcher(self, host: Host, what: str) -> list[str]:
         number, first = self.network.hosts.index(host), self.network.hosts[0].address
         place = ("--nodes", "2", "--node", str(number), "--address", first, "--port", "29500")
-        return watched.forked(JOB, what, self.folder, world=2, options=place, captured=what == "hang")
+        return watched.forked(JOB, what, self.folder, world=2, options=place)
 
     def inside(self, host: Host, *words: object) -> list[str]:
         """A command on that host, with its name and its list of hosts."""

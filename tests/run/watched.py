@@ -64,14 +64,9 @@ def torchrun(*arguments: object, world: int = 4) -> list[str]:
     return [*launcher, "--master_port", str(free_port()), str(JOB), *map(str, arguments)]
 
 
-def forked(
-    script: Path, *arguments: object, world: int, options: tuple[str, ...] = (), captured: bool = False
-) -> list[str]:
-    """The same job at the cost of one import of torch: for tests that are not about the launcher.
-
-    Those that will be captured pay for their look-up of frames once, too.
-    """
-    launcher = [sys.executable, str(HERE / "fork_launcher.py"), *(["--captured"] if captured else []), *options]
+def forked(script: Path, *arguments: object, world: int, options: tuple[str, ...] = ()) -> list[str]:
+    """The same job at the cost of one import of torch: for tests that are not about the launcher."""
+    launcher = [sys.executable, str(HERE / "fork_launcher.py"), *options]
     return [*launcher, str(world), str(script), *map(str, arguments)]
 
 

@@ -76,10 +76,11 @@ def _is_missing(case: Case, path: str) -> bool:
     return value is None or value is False or (isinstance(value, (list, dict)) and not value)
 
 
-def _families(judges: str) -> list[str]:
+@cache
+def _families(judges: str) -> tuple[str, ...]:
     package = import_module(RULES)
     families = [entry.name for entry in iter_modules(package.__path__) if entry.ispkg]
-    return [name for name in families if getattr(import_module(f"{RULES}.{name}"), "JUDGES", "case") == judges]
+    return tuple(name for name in families if getattr(import_module(f"{RULES}.{name}"), "JUDGES", "case") == judges)
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whichrank.lab.catalogue import HERE, Fault
-from whichrank.lab.workloads.plan import FOLDER, HANGS, Plan
+from whichrank.lab.workloads.plan import FOLDER, Plan
 
 FORK_ABOVE = 8
 """More ranks than this are forked from one parent: importing torch once per rank would take minutes."""
@@ -72,8 +72,6 @@ def prepare(folder: Path, fault: Fault, plan: Plan, launcher: Literal["torchrun"
     """The fault's say included."""
     chosen = launcher or ("fork" if plan.world > FORK_ABOVE else "torchrun")
     setup = Setup(folder, plan, chosen, processes=plan.world)
-    if fault.category == "hang":
-        setup.environment[HANGS] = "1"
     launch = fault.hook("launch")
     if launch is not None:
         launch(setup)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import random
 import resource
-import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -16,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import ROOT, command_environment
-from tests.evidence.pickle import building
+from tests.evidence import building
 from tests.evidence.pickle.damaging import any_of, made
 from tests.evidence.readers.torchlike import dump, torch_pickle
 from whichrank.evidence.pickle import native
@@ -35,7 +32,7 @@ pytestmark = pytest.mark.skipif(not building.can_build(), reason="no C compiler,
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """The library of this checkout, whatever is installed."""
-    return building.load(building.build(tmp_path_factory.mktemp("native"), "-O2"))
+    return building.load(building.NATIVE, building.build(building.NATIVE, tmp_path_factory.mktemp("native"), "-O2"))
 
 
 def reading(library, data, path):
@@ -206,35 +203,12 @@ def test_it_can_be_switched_off(monkeypatch):
 
 @pytest.mark.bars
 def test_under_the_address_and_undefined_behaviour_sanitizers(tmp_path):
-    library = building.build(tmp_path, "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    runtime = subprocess.run(
-        [str(building.COMPILER), "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
-    ).stdout.strip()
     code = (
-        "import random, sys; from pathlib import Path;"
-        "from tests.evidence.pickle import building; from tests.evidence.pickle.damaging import any_of;"
-        "from tests.evidence.pickle.test_native import HOSTILE, NATIVE, PICKLES;"
-        f"built = building.load(Path({str(library)!r}));"
-        "samples = [*HOSTILE.values(), *(path.read_bytes() for path in PICKLES)];"
-        "samples += [data[:end] for data in samples[-2:] for end in range(0, min(len(data), 20000), 3)];"
-        "[built.decode(data, *NATIVE) for data in samples];"
-        "[built.decode(any_of(random.Random(n)), *NATIVE) for n in range(8000)]; print('clean')"
+        "import random; from tests.evidence.pickle.damaging import any_of\n"
+        "from tests.evidence.pickle.test_native import HOSTILE, NATIVE, PICKLES\n"
+        "samples = [*HOSTILE.values(), *(path.read_bytes() for path in PICKLES)]\n"
+        "samples += [data[:end] for data in samples[-2:] for end in range(0, min(len(data), 20000), 3)]\n"
+        "[built.decode(data, *NATIVE) for data in samples]\n"
+        "[built.decode(any_of(random.Random(n)), *NATIVE) for n in range(8000)]"
     )
-    environment = {
-        **command_environment(),
-        "LD_PRELOAD": runtime,
-        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
-        "PYTHONMALLOC": "malloc",  # each object is then guarded by itself
-    }
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment["PYTHONPATH"]])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        env=environment,
-        check=False,
-        cwd=ROOT,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip() == "clean"
+    building.run_sanitized(building.NATIVE, tmp_path, code)

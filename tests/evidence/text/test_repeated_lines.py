@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import islice
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.conftest import ROOT
+from tests.evidence import building
 from whichrank.evidence.text import repeated_lines
 from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.repeated_lines import Held, Often, key_of, keys
@@ -35,6 +40,7 @@ WRITTEN = [
     b"x" * 600 + b" rank 3",
     b"\xff\xfe caf\xc3\xa9 rank\xa05",
 ]
+PIECES = sorted({piece for line in WRITTEN for word in line.split(b" ") for piece in (word, word + b" ")})
 
 
 def chunk_of(lines: list[bytes]) -> Chunk:
@@ -54,17 +60,57 @@ def recorded() -> list[bytes]:
     return [line for path in logs for line in islice(path.read_bytes().split(b"\n"), 400)]
 
 
+def alike(lines: list[bytes], numbers: Iterable[int]) -> None:
+    """Lines have the same number from C where they have the same one from Python."""
+    groups: dict[int, set[int]] = defaultdict(set)
+    for line, number in zip(lines, numbers, strict=True):
+        groups[number].add(key_of(line))
+    assert all(len(same) == 1 for same in groups.values())
+    assert len(groups) == len({key_of(line) for line in lines})
+
+
 @pytest.mark.skipif(repeated_lines.library() is None, reason="the library in C was not built")
 @pytest.mark.parametrize("seed", range(5))
 def test_the_looks_of_lines_in_c_are_those_in_python(seed: int) -> None:
     dice = random.Random(seed)
     lines = [*WRITTEN, *recorded(), *(shuffled(dice) for _ in range(3000))]
     chunk = chunk_of(lines)
-    groups: dict[int, set[int]] = defaultdict(set)
-    for line, key in zip(lines, keys(chunk, chunk.index(chunk.starts)), strict=True):
-        groups[key].add(key_of(line))
-    assert all(len(alike) == 1 for alike in groups.values())
-    assert len(groups) == len({key_of(line) for line in lines})
+    alike(lines, keys(chunk, chunk.index(chunk.starts)))
+
+
+@pytest.mark.skipif(repeated_lines.library() is None, reason="the library in C was not built")
+@pytest.mark.fuzz
+@given(
+    st.lists(
+        st.lists(st.sampled_from(PIECES) | st.binary(max_size=40), max_size=12).map(b"".join), min_size=1, max_size=12
+    )
+)
+def test_any_bytes_look_the_same_in_c_and_in_python(lines: list[bytes]) -> None:
+    lines = [line.replace(b"\n", b" ") for line in lines]
+    chunk = chunk_of(lines)
+    alike(lines, keys(chunk, chunk.index(chunk.starts)))
+
+
+@pytest.mark.skipif(not building.can_build(), reason="no C compiler, or no headers of Python")
+@pytest.mark.bars
+def test_under_the_sanitizers(tmp_path: Path) -> None:
+    """Each line ends where its memory does: a look behind it is seen."""
+    code = (
+        "import random, struct; from tests.evidence.text.test_repeated_lines import WRITTEN, recorded, shuffled\n"
+        "rng = random.Random(7)\n"
+        "lines = [*WRITTEN, *recorded(), *(shuffled(rng) for _ in range(20000))]\n"
+        "lines += [rng.randbytes(rng.randrange(700)) for _ in range(5000)]\n"
+        "for line in lines:\n"
+        "    for end in {len(line), rng.randrange(len(line) + 1)}:\n"
+        "        built.looks(bytearray(line[:end]), struct.pack('q', 0), struct.pack('q', end))\n"
+        "for begin, end in ((-1, 3), (2, 1), (0, 9), (5, 1 << 62)):\n"
+        "    try:\n"
+        "        built.looks(bytearray(b'rank 3'), struct.pack('q', begin), struct.pack('q', end))\n"
+        "    except ValueError:\n"
+        "        continue\n"
+        "    raise AssertionError((begin, end))"
+    )
+    building.run_sanitized(building.LOOKS, tmp_path, code)
 
 
 def held(number: int) -> Held:

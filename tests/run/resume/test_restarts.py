@@ -54,7 +54,7 @@ def start(folder: Path, how: str, *options: str, agent: tuple[str, ...] = (), by
     folder.mkdir(parents=True)
     handed = ["--resume-env", "RESUME_FROM"] if by == "--resume-env" else ["--resume-arg", "--resume {path}"]
     asked = ["--checkpoints", str(folder / "checkpoints"), *handed, "--no-history", *options]
-    forked = watched.forked(SCRIPT, folder, how, world=2, captured="hang" in how)
+    forked = watched.forked(SCRIPT, folder, how, world=2)
     return watched.run(launcher(folder, how, *agent) if agent else forked, folder / "out", *asked, limit_s=240)
 
 

@@ -54,9 +54,7 @@ class Ended:
 
 def hang(lab: Cluster, folder: Path) -> Ended:
     """Two nodes with two ranks each; rank 2 never comes back from loading a batch."""
-    launch = (
-        f"{sys.executable} {watched.HERE / 'fork_launcher.py'} --captured --nodes $SLURM_NNODES --node $SLURM_NODEID"
-    )
+    launch = f"{sys.executable} {watched.HERE / 'fork_launcher.py'} --nodes $SLURM_NNODES --node $SLURM_NODEID"
     command = f"exec {WATCHED} --policy end -- {launch} --port {watched.free_port()} 2 {watched.JOB} stuck"
     script = f"{HEAD}srun --cpus-per-task=2 bash -c '{command}'\n"
     job = lab.submit(folder, script, "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2")

@@ -36,7 +36,7 @@ def ask(*arguments: object) -> subprocess.CompletedProcess[str]:
 def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A job that hangs, watched, and left alone."""
     out = tmp_path_factory.mktemp("stuck")
-    launcher = watched.forked(watched.JOB, "stuck", world=4, captured=True)
+    launcher = watched.forked(watched.JOB, "stuck", world=4)
     command = watched.whichrank("run", "--out", out, "--quiet", "--", *launcher)
     job = subprocess.Popen(command, stdout=-3, stderr=-3, text=True, env=watched.environment())
     deadline = time.monotonic() + 60

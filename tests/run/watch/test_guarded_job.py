@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 JOB = """
-import contextlib, os, sys, time, torch, torch._dynamo, torch.distributed as dist
+import contextlib, gc, os, sys, time
+gc.disable()  # while much is imported that stays
+import torch, torch._dynamo, torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
+gc.enable()
 torch.set_num_threads(1)
 mode, steps = sys.argv[1], int(sys.argv[2])
 

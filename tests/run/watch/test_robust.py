@@ -120,7 +120,7 @@ def test_no_room_for_results(small_disk: Path, tmp_path: Path) -> None:
     out = small_disk / "out"
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    line = watched.whichrank("run", "--no-history", "--out", out, "--", *small.forked(tmp_path, captured=True))
+    line = watched.whichrank("run", "--no-history", "--out", out, "--", *small.forked(tmp_path))
     with (tmp_path / "stderr").open("w") as errors:
         process = subprocess.Popen(
             line, stdout=-3, stderr=errors, text=True, env=watched.environment(TMPDIR=str(temporary))

@@ -32,7 +32,7 @@ def nobody_left() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def jobs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Done]]:
     def one(fault: str, folder: Path) -> Done:
-        command = watched.forked(watched.JOB, fault, world=4, captured=True)
+        command = watched.forked(watched.JOB, fault, world=4)
         return watched.run(command, folder / "out", "--no-history", "--policy", "end", limit_s=240)
 
     begun = Together(one, ("spin", "beat"), 2, request)

@@ -33,6 +33,8 @@ def verdict(tmp_path: Path, text: str):
         "`Trainer.fit` stopped: `max_epochs=3` reached.\n",
         "======= 22 passed in 311.42s (0:05:11) =======\n",
         "Job 90412 finished with exit code 0\n",
+        "p0 I1103 06:56:11.001230 train.py:240] done.\n",
+        "exit codes: p0=0 p1=0 p2=0 p3=0\n",
     ],
 )
 def test_a_run_that_says_so_finished(tmp_path, end):

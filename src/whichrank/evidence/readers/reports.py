@@ -42,7 +42,8 @@ _PRINTED_WITHIN = re.compile(
 _MARKS = ("NCCL ", "WARNING", "ERROR", "INFO", "DEBUG", ".py:", "what()")
 """One of these stands where that one matches."""
 _PRINTED = re.compile(
-    r"\s{0,16}File \"|\s{0,8}\[|[{<]|\d{4}-\d\d-\d\d|\w{3} +\d{1,2} \d\d:\d\d:\d\d|\s{0,8}(?:at|#\d) "
+    r"\s{0,16}File \"|\s{0,8}\[|[{<]|(?:\w{1,8} )?(?:\d{4}-\d\d-\d\d|[IWEF]\d{4} \d\d:\d\d:)"
+    r"|\w{3} +\d{1,2} \d\d:\d\d:\d\d|\s{0,8}(?:at|#\d) "
     r"|Traceback|\w{1,60}=\S+$|\w{1,40}(?:Error|Exception):"
 )
 """How lines of programs begin."""
@@ -133,6 +134,8 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\b(?:only )?(?:a fraction|half|a third|a quarter|\d{1,2} ?%) of (?:what|the expected|its|their|the usual)\b",
         r"\b\d{1,9}(?:\.\d{1,9})? ?(?:s|ms|sec\w{0,4}) per (?:step|iter\w{0,6})\b",
         r"\butili[sz]ation (?:drops|is low)\b",
+        r"\b(?:tops? out|maxe[sd] out|peaks|caps?|levels off) at \d",
+        r"\d ?(?:GB/s|Gb/s|Gbps|Gbit/s)[^.\n]{0,30}\b(?:where|instead of|rather than|vs|versus|while)\b[^.\n]{0,40}\d",
         r"\b(?:langsam\w{0,2}|Bandbreite|Durchsatz|медленн\w{0,3}|lent\w{0,3}|débit|ancho de banda)\b",
         r"很慢|太慢|变慢|较慢|速度慢|带宽|吞吐|性能下降|遅い|遅く",
         r"\bcrawl(?:s|ing)?\b",
@@ -169,7 +172,7 @@ _VAGUE = _any(r"\b(?:fails?|failed|failing|failure)\b")
 """Every report may say so in its title: it does not tell how."""
 _TAG = re.compile(r"^\s{0,8}(?:\[[A-Za-z][\w /.-]{0,24}\]:? ?){1,3}(?=[A-Za-z])")
 """What titles of tickets begin with: `[Bug]: `, `[FSDP] `."""
-_PERSON = re.compile(r"\b(?:I|I'm|we|We|my|My|our|Our|us)\b")
+_PERSON = re.compile(r"(?<!: )\b(?:I|I'm|we|We|my|My|our|Our|us)\b")
 _SOME = 30
 """A person who pastes a log writes at least one line in thirty."""
 _TITLE_LINES = 4

@@ -16,6 +16,7 @@ from whichrank.model.verdict import Verdict
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.second_looks import OwnLine
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.reported_mismatches import mismatches, with_least
 from whichrank.timeline.identity.who import short_name
 
 _LATE = ("rank-stuck-in-user-code", "collective-order")
@@ -26,6 +27,11 @@ _NOT_SAID = re.compile(
 )
 """Frames, and what torch and NCCL print on their own account."""
 _SHARES = re.compile(r"(?i)\b(?:samples?|batch(?:es)?|steps?|shards?|files?|records?|examples?|tars?|tokens)\b")
+_LEFT = re.compile(
+    r"(?i)\b(?:epoch|train(?:ing)?|loop|loader|dataset)\b[^\n]{0,30}"
+    r"\b(?:done|end(?:s|ed)?|finished|complete[ds]?|exhausted)\b"
+    r"|\b(?:left|leaving|end of|out of)\b[^\n]{0,30}\b(?:loop|epoch|data|batches|loader)\b|on_train_epoch_end"
+)
 _MOST_RANKS = 8
 _NEARLY_ALL = 0.75
 
@@ -36,7 +42,7 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
         return []
     spoken = SpokenLines(items, case.world)
     named = verdict.culprits.ranks or verdict.culprits.candidates
-    suspects = set(named) or _not_timed_out(case, spoken)
+    suspects = set(named) or _elsewhere(case) or _not_timed_out(case, spoken)
     behind = _behind(spoken, suspects)
     if behind is not None:
         suspects = set(behind[0])
@@ -46,6 +52,12 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
         found = [replace(_quoted(case, rank, behind[1], missing), missing=True) for rank in behind[0]]
     alone = len({line.rank for line in found}) == 1
     return found if named or behind is not None or alone else []
+
+
+def _elsewhere(case: Case) -> set[int]:
+    """Those that timed out in a call so small that they are at another place of the program."""
+    apart = next((found for found in mismatches(case) if found.aspect == "call"), None)
+    return set(with_least(apart)) if apart is not None else set()
 
 
 def _not_timed_out(case: Case, spoken: SpokenLines) -> set[int]:
@@ -74,7 +86,7 @@ def _of(rank: int, case: Case, spoken: SpokenLines, suspects: Collection[int]) -
             continue
         if (cause := _told(line, spoken)) is not None:
             yield _quoted(case, rank, line, cause)
-        elif line.speaker == me and _counts_differ(line, spoken):
+        elif line.speaker == me and (_counts_differ(line, spoken) or _left_the_loop(line, spoken)):
             yield _quoted(case, rank, line, "uneven-inputs")
     of_it = [line for line in spoken.mentions if (said := MENTION.search(line.text)) and int(said[1]) == rank]
     told = [(line, cause) for line in of_it if (cause := activity_in(line.text)) is not None]
@@ -112,6 +124,11 @@ def _counts_differ(line: Line, spoken: SpokenLines) -> bool:
     return len(others) > 1 and any(
         len({said[at] for said in others}) == 1 and int(others[0][at], 0) > int(mine[at], 0) for at in range(shared)
     )
+
+
+def _left_the_loop(line: Line, spoken: SpokenLines) -> bool:
+    """Whether this rank alone says that its epoch or its data came to an end."""
+    return spoken.speakers[line.shape] == {line.speaker} and _LEFT.search(line.text) is not None
 
 
 def _quoted(case: Case, rank: int, line: Line, cause: str) -> OwnLine:

@@ -7,23 +7,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import NoReturn
 
 GRACE_S = 5.0
 POLL_S = 0.1
 """How often torchrun looks whether its ranks live: the others have this long when one has ended."""
-
-
-def load_symbols() -> None:
-    """Torch's first look-up of frames takes 2 s of CPU in a process; ranks forked after it don't repeat it.
-
-    For jobs that will be asked for dumps with frames, as hung ones are.
-    """
-    with suppress(ImportError, AttributeError, TypeError):  # names of torch's own, which may change
-        from torch._C._profiler import gather_traceback, symbolize_tracebacks
-
-        symbolize_tracebacks([gather_traceback(python=True, script=False, cpp=False)])
 
 
 def fork_ranks(local_ranks: Iterable[int], train: Callable[[int], None], first: int = 0) -> int:

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from whichrank.lab.workloads.forking import fork_ranks, load_symbols
-from whichrank.lab.workloads.plan import FOLDER, HANGS
+from whichrank.lab.workloads.forking import fork_ranks
+from whichrank.lab.workloads.plan import FOLDER
 from whichrank.lab.workloads.rank import Rank
 
 LEFT_OUT = "WHICHRANK_DRILL_LEAVE_OUT"
@@ -30,8 +30,6 @@ def main() -> None:
 def run_all(folder: Path, world: int) -> int:
     """All ranks from one parent that has imported torch, and what the workload needs of it."""
     workload_of(folder)
-    if HANGS in os.environ:
-        load_symbols()
 
     def train(rank: int) -> None:
         enter_host(folder, rank)

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 FOLDER = "WHICHRANK_DRILL"
 """The variable that names a drill's folder to every process of it."""
-HANGS = "WHICHRANK_DRILL_HANGS"
-"""Set where the ranks will be asked for their frames."""
 FIRST_STEP, LAST_STEP = 6, 14
 """The rhythm of a job is learned before, and a drill should not last longer than it must."""
 

@@ -8,8 +8,8 @@ On RoCE the active MTU follows the interface's: one host was set up with jumbo f
 of NCCL use the smaller MTU of the two ends, some each end's own.
 
 ## How it decides
-Ports of one name are compared between hosts, or between the files that describe them. It counts only where NCCL
-reports a failed completion.
+Ports of one name are compared between hosts, or between the files that describe them; or the MTUs that NCCL prints
+with its queue pairs. It counts only where NCCL reports a failed completion.
 
 ## Example
 `active_mtu: 1024 (3)` on one host, `active_mtu: 4096 (5)` on the other, and `Got completion … with status=1`
@@ -26,7 +26,8 @@ from whichrank.records.network import PortState
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.known_messages import Seen
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "RDMA155"
@@ -44,10 +45,27 @@ _CLAIM = Claim(
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     ports = [port for port in case.hardware.ports if port.port is not None and port.mtu]
-    if len(ports) < 2:
+    queues = known_messages.seen(case, "nccl-ib-queue-mtu")
+    if len(ports) < 2 and len(queues) < 2:
         return NotEvaluated("RDMA ports of two hosts (ibv_devinfo)")
     failed = statements.said_by_nccl(case, "Got completion")
+    if failed and (told := _of_queues(case, queues, failed)):
+        return told
     return [found for name in sorted({p.name for p in ports}) for found in _compared(case, name, ports, failed)]
+
+
+def _of_queues(case: Case, queues: list[Seen], failed: list[Statement]) -> list[Finding]:
+    """NCCL's own words on the MTU of its queue pairs, where each host has one and they differ."""
+    by_host: dict[str, dict[int, Statement]] = {}
+    for seen in queues:
+        by_host.setdefault(seen.sign.host or "", {})[128 << int(seen.group("mtu"))] = seen.sign
+    sizes = {size for told in by_host.values() for size in told}
+    if len(sizes) < 2 or any(len(told) > 1 for told in by_host.values()):
+        return []
+    told = " and ".join(f"{next(iter(mtu))} on {host}" for host, mtu in sorted(by_host.items())[:4])
+    signs = [next(iter(told.values())) for _, told in sorted(by_host.items())[:4]]
+    message = f"The MTU of RDMA connections differs between hosts ({told}), and transfers fail."
+    return [building.found(case, _CLAIM, [*signs, *failed[:2]], message, Grade.SUPPORTS)]
 
 
 def _compared(case: Case, name: str, ports: list[PortState], failed: list[Statement]) -> list[Finding]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Subject
 from whichrank.records.events.communication import NcclError
-from whichrank.records.events.processes import NativeCrash, Traceback
+from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths
 from whichrank.timeline.job_state.statements import TIMED_OUT
@@ -131,6 +131,6 @@ def _observed(case: Case, finding: Finding) -> Finding:
     first = min((e.time_ns for e in timed_out if e.time_ns is not None), default=None)
     ended = [d for d in deaths.deaths(case) if d.sign.rank in finding.subject.ranks]
     ended_before = any(first is None or d.sign.time_ns is None or d.sign.time_ns < first for d in ended)
-    raised = [*(e for e in case.events(Traceback) if not e.thread), *case.events(NativeCrash)]
+    raised = [*(e for e in case.events(Traceback) if not e.thread), *case.events(NativeCrash, CudaError)]
     by_itself = any(e.rank in finding.subject.ranks for e in raised)
     return finding if ended_before or by_itself else replace(finding, category="hang")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from whichrank.facts.messages import Role, Signature, signatures
@@ -56,8 +57,12 @@ def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint"))
     """Messages that speak for a cause and after which training did not simply go on."""
     if not case.sightings:
         return []
-    names = [s.id for s in signatures().values() if s.cause == cause and s.role in roles]
-    return [s for s in seen(case, *names) if not statements.dismissed(case, s.event)]
+    return [s for s in seen(case, *_names(cause, roles)) if not statements.dismissed(case, s.event)]
+
+
+@cache
+def _names(cause: str, roles: tuple[Role, ...]) -> tuple[str, ...]:
+    return tuple(s.id for s in signatures().values() if s.cause == cause and s.role in roles)
 
 
 def activities() -> tuple[str, ...]:

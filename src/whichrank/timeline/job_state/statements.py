@@ -337,15 +337,18 @@ def ranks_of(signs: Iterable[Statement]) -> tuple[int, ...]:
     return tuple(sorted({s.rank for s in signs if s.rank is not None}))
 
 
+_GAVE_UP = re.compile(r"(?i)\btim(?:ed|ing) ?out\b|Timeout")
+
+
 def unless_all(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:
     """Nobody where everybody is meant."""
     return () if case.world > 1 and len(ranks) >= case.world else ranks
 
 
 def only_hangs(case: Case) -> bool:
-    """Whether somebody says that the job hangs, and nothing shows that a process ended."""
+    """Whether somebody says that the job hangs, and nothing shows that a process ended but by waiting too long."""
     said = bool(case.index.said_to_hang) or said_category(case) == "hang"
-    return said and not case.events(*_ENDINGS)
+    return said and all(isinstance(e, Traceback) and _GAVE_UP.search(e.words) for e in case.events(*_ENDINGS))
 
 
 def is_traceback(found: Statement) -> bool:

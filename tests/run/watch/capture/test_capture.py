@@ -61,7 +61,7 @@ def jobs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Done]]:
         (folder / "sock").mkdir()
         logs = ("--log-dir", folder / "logs", "--redirects", "3") if what == "raise" else ()
         if what in ("idle", "stop"):
-            command = watched.forked(JOB, what, folder / "sock", world=2, captured=what == "idle")
+            command = watched.forked(JOB, what, folder / "sock", world=2)
         else:
             command = launch(what, folder / "sock", options=logs)
         if what != "stop":

@@ -45,8 +45,9 @@ _ASKED = re.compile(
 )
 _PROMPT = re.compile(
     r"(?:\[(?:[\w.-]{1,32}@)?([\w.-]{1,64})(?: [^\]\n]{0,60})?\]|[\w.-]{1,32}@([\w.-]{1,64})(?::[^$#\n]{0,60})?)[$#] "
+    r"|([A-Za-z][\w.-]{1,63}) ?[$#>] (?=ibv_devinfo|ibstat|perfquery|ethtool|rdma |cat /sys)"
 )
-"""`[node1]$ `, `[root@node1 ~]# `, `user@node1:~$ `."""
+"""`[node1]$ `, `[root@node1 ~]# `, `user@node1:~$ `, `node1 # ibstat`."""
 _DEVINFO = re.compile(r"ibv_devinfo (?:-\w )*-d ([\w-]{1,40})")
 _IP_LINK = re.compile(
     r"\d{1,6}: ([\w.-]{1,32})(?:@[\w.-]{1,32})?: <([A-Z0-9,_-]{0,200})> mtu (\d{1,6}) .{0,120}?state (\w{1,12})"
@@ -146,7 +147,7 @@ class Parser:
 
     def feed(self, number: int, line: str) -> None:
         if prompt := _PROMPT.match(line):
-            self._host, self._now = prompt[1] or prompt[2], None
+            self._host, self._now = prompt[1] or prompt[2] or prompt[3], None
             if asked := _DEVINFO.search(line):  # its heading may be filtered out
                 self._begin(asked[1], 1, number, line)
         if self._titles is not None:

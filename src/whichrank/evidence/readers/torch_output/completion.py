@@ -28,9 +28,11 @@ _MAYBE = (
     b"done", b"finish", b"complet", b"succe", b"ended", b"end of", b"over", b"bye", b"exit", b"return", b"rc",
     b"status", b"reached", b"train_runtime", b"passed", b"time", b"ut of bounds",
 )  # fmt: skip
-# What loggers put before the words: ` - INFO - rank 0 - `, `INFO train: `, `[INFO] [launch.py:351:main] `.
+# What loggers put before the words: ` - INFO - rank 0 - `, `INFO train: `, `[INFO] [launch.py:351:main] `, glog's
+# `p0 I1103 06:56:11.001230 train.py:240] `.
 _LOGGER = re.compile(
-    r"^(?:[\s|-]*(?:\[(?!after )[^\]]{0,80}\]|(?:info|notice)\b:?|rank \d+|[\w.]{1,40}:(?=\s))[\s|:-]*){0,6}"
+    r"^(?:[\s|-]*(?:\[(?!after )[^\]]{0,80}\]|(?:info|notice)\b:?|rank \d+|[\w.]{1,40}:(?=\s)"
+    r"|(?:\w{1,8} )?i\d{4} \d\d:\d\d:\d\d\.\d{1,9} {1,4}(?:\d{1,8} )?[\w./-]{1,120}:\d{1,6}\])[\s|:-]*){0,6}"
 )
 # In lower case.
 _WORDS = tuple(
@@ -50,6 +52,7 @@ _WORDS = tuple(
         r"\bjob\b.{0,60}\bsucceeded\b|\bsuccessfully completed\b|\bcompleted successfully\b|\bfinished successfully\b",
         r"\btotal (?:training )?(?:wall|run)?-?\s?time\b.{0,10}\d",
         r"^# out of bounds values : 0 ok",
+        r"\bexit codes?\W{1,3}(?:[\w-]{1,20} ?[=:] ?0(?:[ ,;]{1,3}|$)){1,256}$",
     )
 )
 _ENDS = (

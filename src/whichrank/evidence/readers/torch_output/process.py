@@ -25,8 +25,8 @@ _GPU = re.compile(r"GPU (\d{1,4})(?: has|;)")
 # torch 1.x has its own words for it: once on stderr, then in the exception, with the place behind it.
 _DEVICE_ERROR = re.compile(
     r"(?:(?:CUDA|HIP) error: |cuda runtime error \(\d{1,4}\) : "
-    r"|THCudaCheck FAIL file=\S{1,300} line=\d{1,7} error=\d{1,4} : )"
-    r"(.{1,200}?)(?:\s*$|\. |, NCCL| at \S{1,300}:\d{1,7})"
+    r"|THCudaCheck FAIL file=\S{1,300} line=\d{1,7} error=\d{1,4} : |Test CUDA failure \S{1,120}:\d{1,7} ')"
+    r"(.{1,200}?)(?:'?\s*$|\. |, NCCL| at \S{1,300}:\d{1,7})"
 )
 _DEVICE_ERRORS = {
     "device-side assert": "device_assert",
@@ -213,6 +213,7 @@ MATCHERS: tuple[Matcher, ...] = (
     ("HIP error: ", _device_error),
     ("cuda runtime error (", _device_error),
     ("THCudaCheck FAIL", _device_error),
+    ("Test CUDA failure", _device_error),
     ("Memory access fault by GPU", _gpu_node),
     ("Assertion `", _assert_line),
     ("_STATUS_", _math_library),
