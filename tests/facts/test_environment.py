@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from whichrank.facts import environment
-from whichrank.facts.environment import catalogue, folklore, neighbour, page, renames, same_setting, unread, version
+from whichrank.facts.environment import (
+    catalogue,
+    folklore,
+    neighbour,
+    others,
+    page,
+    renames,
+    same_setting,
+    unread,
+    version,
+)
 from whichrank.facts.near_names import nearest
 
 FACTS = Path(environment.__file__).parent
@@ -95,3 +105,19 @@ def test_versions(text, parts):
 def test_plugins_are_not_gone_because_their_sources_end():
     assert catalogue()["NCCL_INSPECTOR_ENABLE"].until == ""
     assert catalogue()["NCCL_TREE_THRESHOLD"].until == "2.4.8"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("FI_PROVIDERS", "FI_PROVIDER"),
+        ("CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"),
+        ("OMP_NUM_THREAD", "OMP_NUM_THREADS"),
+        ("UCX_NET_DEVICE", "UCX_NET_DEVICES"),
+        ("FI_EFA_USE_DEVICE_RMDA", "FI_EFA_USE_DEVICE_RDMA"),
+        ("UCX_HOME", ""),
+        ("CUDA_ARCHS", ""),
+    ],
+)
+def test_the_nearest_name_of_another_library(wrong, right):
+    assert nearest(wrong, 1, others) == right

@@ -2,7 +2,8 @@
 
 import pytest
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts import values as values_module
+from whichrank.facts.environment import catalogue, others
 from whichrank.facts.values import number, problem
 
 
@@ -77,3 +78,33 @@ def test_words_that_the_newer_parser_takes():
                                              ("4M", 4), (None, None), ("9" * 5000, int("9" * 24))])  # fmt: skip
 def test_numbers_as_strtoll_reads_them(text, value):
     assert number(text) == value
+
+
+OTHERS = {
+    "CUDA_DEVICE_MAX_CONNECTIONS": ("32", "64"),
+    "CUDA_LAUNCH_BLOCKING": ("1", "true"),
+    "CUDA_MODULE_LOADING": ("lazy", "late"),
+    "CUBLAS_WORKSPACE_CONFIG": (":16:8:4096:2", "4096:8"),
+    "OMP_NUM_THREADS": ("8,2", "0"),
+    "OMP_PROC_BIND": ("spread,close", "closed"),
+    "OMP_PLACES": ("{0:8},{8:8}", "core"),
+    "FI_PROVIDER": ("^tcp,sockets", "rdma"),
+    "FI_LOG_LEVEL": ("Warn", "verbose"),
+    "UCX_NET_DEVICES": ("mlx5_0:1,eth0", "mlx5_0,mlx5_1:1"),
+    "UCX_TLS": ("^rc,ud:aux,cuda_copy", "rc,cudacopy"),
+    "NVIDIA_DRIVER_CAPABILITIES": ("compute,utility", "compute,gpu"),
+}
+
+
+@pytest.mark.parametrize(("name", "values"), OTHERS.items())
+def test_values_of_other_libraries(name, values):
+    right, wrong = values
+    assert problem(others()[name], right) is None
+    assert problem(others()[name], wrong) is not None
+
+
+def test_every_variable_of_other_libraries_has_its_source_and_a_known_parser():
+    for name, variable in others().items():
+        assert variable.source, name
+        assert name not in catalogue()
+        assert variable.parser in {"", *values_module._CHECKS}, name

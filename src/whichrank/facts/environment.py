@@ -117,6 +117,14 @@ def counts(name: str) -> bool:
     return name in catalogue() or name.startswith(("FI_", "OFI_NCCL_")) or name == "CUDA_VISIBLE_DEVICES"
 
 
+def is_read(name: str) -> bool:
+    """Whether some library that ranks use reads it; what launchers hand over is often a script's own helper."""
+    return name in catalogue() or (name in others() and others()[name].library not in _OF_NO_LIBRARY)
+
+
+_OF_NO_LIBRARY = frozenset({"a build", "the launcher", "the rendezvous of PyTorch"})
+
+
 def must_match(name: str) -> bool:
     """Whether all ranks must have the same value."""
     variable = catalogue().get(name)
@@ -125,15 +133,16 @@ def must_match(name: str) -> bool:
 
 @cache
 def others() -> dict[str, Variable]:
-    """Variables of other libraries whose values are checked too."""
-    return {
-        row["name"]: Variable(
-            row["name"], "", "", "", row["values"].replace("|", ", "), "", "", "", False, "", "", row["parser"],
-            row["values"], row["source"],
-        )
-        for row in rows("env_values.csv")
-        if row["name"] not in catalogue()
-    }  # fmt: skip
+    """Variables of other libraries that ranks use: CUDA, OpenMP, libfabric, UCX, PyTorch beside its process groups."""
+    return {row["name"]: _other(row) for row in rows("library_env.csv")}
+
+
+def _other(row: dict[str, str]) -> Variable:
+    allowed = row["says"] or row["values"].replace("|", ", ").replace("..", " to ")
+    return Variable(
+        row["name"], row["library"], "", "", "" if row["parser"] == "not_words" else allowed, "", "", "", False, "", "",
+        row["parser"], row["values"], row["source"],
+    )  # fmt: skip
 
 
 @cache

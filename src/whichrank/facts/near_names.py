@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import pairwise
+from typing import TypeAlias
 
-from whichrank.facts.environment import catalogue, renames
+from whichrank.facts.environment import Variable, catalogue, renames
+
+Names: TypeAlias = Callable[[], Mapping[str, Variable]]
 
 
-def nearest(name: str, limit: int = 3) -> str:
+def nearest(name: str, limit: int = 3, among: Names = catalogue) -> str:
     """The known name that this one most likely means, or nothing.
 
     Edit distance (neighbouring letters may swap places) of at most `limit` and of a quarter of the name.
@@ -17,8 +21,8 @@ def nearest(name: str, limit: int = 3) -> str:
     limit = min(limit, max(1, len(name) // 4))
     pairs, letters = _pairs(name), name.replace("_", "")
     shuffled = sorted(letters)
-    best, best_cost = _with_a_word_more(name), limit
-    for known, (known_pairs, known_letters) in _shapes().items():
+    best, best_cost = _with_a_word_more(name, among), limit
+    for known, (known_pairs, known_letters) in _shapes(among).items():
         if len(known_letters) == len(letters) and sorted(known_letters) == shuffled:
             return _today(known)
         # An edit destroys at most two pairs of neighbouring letters, a swap three; more than one swap is no slip.
@@ -41,19 +45,21 @@ def _pairs(name: str) -> frozenset[tuple[str, str]]:
 
 
 @cache
-def _shapes() -> dict[str, tuple[frozenset[tuple[str, str]], str]]:
-    return {name: (_pairs(name), name.replace("_", "")) for name in catalogue()}
+def _shapes(among: Names) -> dict[str, tuple[frozenset[tuple[str, str]], str]]:
+    return {name: (_pairs(name), name.replace("_", "")) for name in among()}
 
 
 @cache
-def _worded() -> list[tuple[str, frozenset[str]]]:
-    return [(name, frozenset(name.split("_"))) for name in catalogue()]
+def _worded(among: Names) -> list[tuple[str, frozenset[str]]]:
+    return [(name, frozenset(name.split("_"))) for name in among()]
 
 
-def _with_a_word_more(name: str) -> str:
+def _with_a_word_more(name: str, among: Names) -> str:
     """The one known name of the same family that has all words of this one and one more."""
     words = frozenset(name.split("_"))
-    longer = [known for known, known_words in _worded() if len(known_words) == len(words) + 1 and words < known_words]
+    longer = [
+        known for known, known_words in _worded(among) if len(known_words) == len(words) + 1 and words < known_words
+    ]
     return longer[0] if len(longer) == 1 and len(words) > 1 else ""
 
 

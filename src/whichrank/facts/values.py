@@ -83,7 +83,8 @@ def _nccl_warps(variable: Variable, value: str) -> Problem | None:
 def _not_words(variable: Variable, value: str) -> Problem | None:
     if value.lower() not in variable.values:
         return None
-    return Problem(f"'{value}' is not the name of a network module (IB, Socket, or the name that a plugin has)")
+    known = "network module (IB, Socket, or the name that a plugin has)" if variable.name == "NCCL_NET" else "provider"
+    return Problem(f"'{value}' is not the name of a {known}")
 
 
 def _options(variable: Variable, value: str) -> Problem | None:
@@ -112,6 +113,34 @@ _OPTION_VALUES = {
     "garbage_collection_threshold": (r"0?\.\d*[1-9]\d*", "a number between 0 and 1"),
     "backend": (r"native|cudaMallocAsync", "native or cudaMallocAsync"),
 }
+
+
+def _range(variable: Variable, value: str) -> Problem | None:
+    """A whole number between two ends."""
+    low, high = variable.values[1:]
+    if re.fullmatch(r"\s*\d{1,18}\s*", value) and int(low) <= int(value) <= int(high):
+        return None
+    return Problem(f"{variable.library} takes a number from {low} to {high} here, not '{value}'")
+
+
+def _pattern(variable: Variable, value: str) -> Problem | None:
+    if re.fullmatch(variable.values_text, value):
+        return None
+    return Problem(f"'{value}' has not the form that {variable.library} reads: {variable.allowed}")
+
+
+def _ucx_devices(_variable: Variable, value: str) -> Problem | None:
+    """UCX_NET_DEVICES: RDMA devices with their port, interfaces without."""
+    for item in value.removeprefix("^").split(","):
+        if re.fullmatch(r"\s*(?:mlx[45]|bnxt_re|irdma|rdmap|efa|hfi1|qedr|cxgb4|hns)_?\d+\s*", item):
+            name = item.strip()
+            return Problem(f"UCX names RDMA devices with their port, {name}:1; before 1.21 it does not find '{name}'")
+    return None
+
+
+def _ucx_transports(variable: Variable, value: str) -> Problem | None:
+    words = (re.sub(r"^\\\\|:aux$", "", word.strip()) for word in value.removeprefix("^").split(","))
+    return _unknown_words(variable, list(words))
 
 
 def _devices(_variable: Variable, value: str) -> Problem | None:
@@ -215,6 +244,10 @@ _CHECKS = {
     "not_words": _not_words,
     "host_port": _host_port,
     "options": _options,
+    "range": _range,
+    "pattern": _pattern,
+    "ucx_devices": _ucx_devices,
+    "ucx_transports": _ucx_transports,
     "devices": _devices,
     "torch_bool": _torch_bool,
     "torch_int": _torch_int,

@@ -56,7 +56,15 @@ class Launch:
     host: str = ""
     """The one host that runs it, where the file names it."""
     shared: Count | None = None
-    """Bytes of /dev/shm."""
+    """Bytes of /dev/shm; not exact where it is the default of containers."""
+    loaders: Count | None = None
+    """Workers of data loaders in each rank."""
+    grace: Count | None = None
+    """Seconds between the request to stop and the kill; not exact where it is the default."""
+    patience: Told | None = None
+    """TORCH_ELASTIC_SHUTDOWN_TIMEOUT: seconds that torchrun leaves its workers after the request to stop."""
+    network: str = ""
+    """The network that it shares with others which run at the same time."""
     locked: Count | None = None
     """Bytes of memory that a process may lock."""
     rdma: Told | None = None

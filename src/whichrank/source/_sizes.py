@@ -50,6 +50,7 @@ def launches(
             continue
         launch = Launch(called, ref(node), per_host=_count(node, _PER_HOST[called], constants, ref), backend=backend)
         launch.nodes = _count(node, "num_nodes", constants, ref)
+        launch.total = _told_world(node, tree, constants, ref) if called in {"spawn", "start_processes"} else None
         visible, address = own.get("CUDA_VISIBLE_DEVICES"), own.get("MASTER_ADDR")
         if visible is not None and re.fullmatch(r"\d+(?:,\d+)*", visible[0]):
             launch.visible = Count(len(visible[0].split(",")), visible[1], "CUDA_VISIBLE_DEVICES")
@@ -57,6 +58,21 @@ def launches(
             launch.address = Told("MASTER_ADDR", *address)
         launch.interfaces = tuple(Told(n, *own[n]) for n in _INTERFACES if n in own)
         yield launch
+
+
+def _told_world(node: ast.Call, tree: ast.AST, constants: Constants, ref: Callable[[ast.AST], Ref]) -> Count | None:
+    """`spawn(run, args=(8, …), nprocs=4)` of `def run(rank, world_size, …)`: the number that the ranks are told."""
+    target = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "fn"), None)
+    given = next((k.value for k in node.keywords if k.arg == "args"), None)
+    first = given.elts[0] if isinstance(given, ast.Tuple) and given.elts else None
+    known = constants.resolve(first) if first is not None else None
+    for each in ast.walk(tree):
+        if isinstance(each, ast.FunctionDef) and isinstance(target, ast.Name) and each.name == target.id:
+            names = [argument.arg for argument in each.args.args]
+            if len(names) > 1 and "world" in names[1] and isinstance(known, ast.Constant) and first is not None:
+                number = known.value if isinstance(known.value, int) and not isinstance(known.value, bool) else 0
+                return Count(number, ref(first), names[1]) if number > 0 else None
+    return None
 
 
 def _backend(tree: ast.AST, constants: Constants, ref: Callable[[ast.AST], Ref]) -> Told | None:

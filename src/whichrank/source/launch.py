@@ -182,7 +182,7 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
         return out
     _described(out, text, label)
     _said_gpus(out, text, label)
-    launch_fit.check(out)
+    launch_fit.check(out, text)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
     return out
@@ -220,23 +220,34 @@ def _described(out: SettingsFile, text: str, label: str) -> None:
         out.torch, out.nccl = said_in(re.findall(r"(?:^|\s)#(?!SBATCH|PBS|BSUB|!)([^\n]*)", text))
 
 
+_IN_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "six": 6, "eight": 8, "sixteen": 16}
+_HOSTS = r"(?:hosts?|nodes?|machines?|servers?|boxes|box|workers?|VMs?)"
+_MANY = rf"(\d{{1,2}}|{'|'.join(_IN_WORDS)})"
+_DEVICES = r"(?:(?:NVIDIA\s+)?[A-Z]{1,8}\d{1,4}\w{0,12}(?:\s+GPUs?)?|GPUs?)"
 _GPUS_EACH = re.compile(
-    r"^[^\S\n]*#[^\n]*?\b(\d{1,2})(?:\s*x\s*|\s+)(?:(?:NVIDIA\s+)?[A-Z]{1,8}\d{1,4}\w{0,12}(?:\s+GPUs?)?|GPUs?)"
-    r"\s+(?:each|(?:per|on\s+(?:each|every))\s+(?:host|node|machine|server|box))\b",
+    rf"^[^\S\n]*#[^\n]*?\b(?:{_MANY}(?:\s*x\s*|\s+){_DEVICES}"
+    rf"\s*(?:,?\s+each\b|(?:/|\s+per\s+|\s+(?:on|in)\s+(?:each|every)\s+){_HOSTS}\b)"
+    rf"|(?:each|every)(?:\s+{_HOSTS})?\s+(?:has|have|with)\s+{_MANY}(?:\s*x\s*|\s+){_DEVICES}\b"
+    rf"|(?:\d{{1,3}}|{'|'.join(_IN_WORDS)})\s+{_HOSTS}\s*(?:x|\*|of|with)\s*{_MANY}(?:\s*x\s*|\s+){_DEVICES}\b)",
     re.IGNORECASE | re.MULTILINE,
 )
 
 
 def _said_gpus(out: SettingsFile, text: str, label: str) -> None:
     """`# four hosts with 8 GPUs each`, where nothing firmer says what a host has."""
-    said = {match[1]: match for match in _GPUS_EACH.finditer(text)}
+    said = {_counted(match): match for match in _GPUS_EACH.finditer(text)}
     if len(said) != 1:
         return
-    match = next(iter(said.values()))
+    number, match = next(iter(said.items()))
     ref = Ref(label, f"line {text.count(chr(10), 0, match.start()) + 1}", match.group().strip()[:300])
     for launch in out.launches:
-        if launch.gpus is None and launch.visible is None and launch.several and int(match[1]):
-            launch.gpus = Count(int(match[1]), ref, "the comment")
+        if launch.gpus is None and launch.visible is None and launch.several and number:
+            launch.gpus = Count(number, ref, "the comment")
+
+
+def _counted(match: re.Match[str]) -> int:
+    text = (match[1] or match[2] or match[3]).lower()
+    return _IN_WORDS.get(text) or int(text)
 
 
 def _unread(label: str) -> SettingsFile:

@@ -15,15 +15,22 @@ _WAITS_FOR_ITSELF = "every host waits for itself there: the address of the first
 _FIRST_HOST = "Give the address of the first host."
 
 
-def check(file: SettingsFile) -> None:
+def check(file: SettingsFile, text: str) -> None:
     """Add what does not fit to the file's clashes."""
-    found = [clash for launch in file.launches for clash in _one(launch)]
-    for clash in (*found, *_members(file.launches), *_same_port(file.launches), *_unread(file.launches)):
+    given = any(_has_memory(launch) for launch in file.launches) and file.kind == "manifest"
+    found = [clash for launch in file.launches for clash in _one(launch, beside=given)]
+    together = [_members, _same_port, _unread, *([] if _STARTERS.search(text) else [_on_one_host])]
+    for clash in (*found, *(clash for judge in together for clash in judge(file.launches))):
         if clash not in file.clashes:
             file.clashes.append(clash)
 
 
-def _one(launch: Launch) -> Iterator[Clash]:
+def _has_memory(launch: Launch) -> bool:
+    """Somebody thought of its /dev/shm."""
+    return launch.shared is not None and launch.shared.exact and launch.shared.number >= _SHARED_LIMIT
+
+
+def _one(launch: Launch, *, beside: bool) -> Iterator[Clash]:
     if launch.several:
         yield from _addresses(launch)
         yield from _left_out(launch)
@@ -33,7 +40,8 @@ def _one(launch: Launch) -> Iterator[Clash]:
     sized = [*_devices(launch), *_copies(launch)]
     yield from sized or _threads(launch)
     yield from _total(launch)
-    yield from _memory(launch)
+    yield from _memory(launch, beside=beside)
+    yield from _stopping(launch)
 
 
 def _also(*counts: Count | None) -> tuple[Ref, ...]:
@@ -61,6 +69,22 @@ def _unread(launches: list[Launch]) -> Iterator[Clash]:
             why = "every program of this file communicates by gloo, which does not read it"
             fix = f"Set {there}." if there else "Drop it."
             yield Clash(told.name, told.ref, why, fix, (launch.backend.ref,) if launch.backend else ())
+
+
+_STARTERS = re.compile(
+    r"\b(?:srun|ssh|pdsh|dsh|clush|blaunch|mpi(?:run|exec)|pbsdsh|jsrun|aprun|parallel|flux|xargs)\b"
+)
+
+
+def _on_one_host(launches: list[Launch]) -> Iterator[Clash]:
+    """A batch script runs on the first host of its job: what has to run on all of them is started by srun or ssh."""
+    for launch in launches:
+        nodes, hosts = launch.nodes, launch.hosts
+        if launch.everywhere or launch.host or launch.background or launch.program != "torchrun":
+            return  # the others are started in some way
+        if nodes is not None and hosts is not None and nodes.exact and hosts.number > 1 and nodes.number > 1:
+            why = f"the script runs on the first of {hosts.number} hosts only, and torchrun waits for {nodes.number}"
+            yield Clash(nodes.said, nodes.ref, why, "Start it on each host: srun torchrun ….", (hosts.ref,))
 
 
 def _devices(launch: Launch) -> Iterator[Clash]:
@@ -130,11 +154,17 @@ def _threads(launch: Launch) -> Iterator[Clash]:
 _SHARED_LIMIT, _LOCKED_LIMIT = 512 << 20, 256 << 20
 
 
-def _memory(launch: Launch) -> Iterator[Clash]:
-    """Shared memory for several processes on a host, and locked memory for RDMA."""
+def _memory(launch: Launch, *, beside: bool) -> Iterator[Clash]:
+    """Shared memory for several processes on a host, and locked memory for RDMA.
+
+    The default of containers may do without data loaders; what runs beside and has more shows that it does not.
+    """
     shared, locked, rdma = launch.shared, launch.locked, launch.rdma
     ranks = launch.ranks_per_host or launch.visible or launch.gpus
-    if shared is not None and shared.number < _SHARED_LIMIT and ranks is not None and ranks.number > 1:
+    enough = (
+        shared is None or shared.number >= _SHARED_LIMIT or (not shared.exact and launch.loaders is None and not beside)
+    )
+    if shared is not None and not enough and ranks is not None and ranks.number > 1:
         why = (
             f"{_bytes(shared.number)} of /dev/shm are too little for {ranks.number} processes: NCCL's shared-memory "
             "transport and the workers of data loaders fail with 'No space left on device' or a bus error"
@@ -142,7 +172,21 @@ def _memory(launch: Launch) -> Iterator[Clash]:
         yield Clash(shared.said, shared.ref, why, "Give 1 GiB or more, or use the host's: --ipc=host.", _also(ranks))
     if locked is not None and rdma is not None and locked.number < _LOCKED_LIMIT:
         why = f"{_bytes(locked.number)} of locked memory are too little to register the buffers of RDMA ({rdma.name})"
-        yield Clash(locked.said, locked.ref, why, "Set it to unlimited (infinity, -1).", (rdma.ref,))
+        fix = "Set it to unlimited (infinity, -1)."
+        yield Clash(locked.said, locked.ref, why, fix, (rdma.ref,), "warning" if locked.exact else "info")
+
+
+def _stopping(launch: Launch) -> Iterator[Clash]:
+    """Workers that are left time to stop, and what kills them before."""
+    grace, patience = launch.grace, launch.patience
+    if grace is None or patience is None or not patience.text.isdecimal() or int(patience.text[:9]) <= grace.number:
+        return
+    why = (
+        f"torchrun leaves its workers {patience.text} s to stop ({patience.name}), and {grace.said} kills all of them "
+        f"after {grace.number} s"
+    )
+    fix = f"Raise the second above {patience.text} s, or lower the first."
+    yield Clash(grace.said, grace.ref if grace.exact else patience.ref, why, fix, (patience.ref, grace.ref))
 
 
 def _bytes(number: int) -> str:
@@ -157,6 +201,11 @@ def _total(launch: Launch) -> Iterator[Clash]:
             why = f"{total.number} processes in all can't be shared evenly by {launch.nodes.number} machines"
             fix = "num_processes counts the processes of all machines together."
             yield Clash(total.said, total.ref, why, fix, _also(launch.nodes))
+        return
+    if launch.program in {"spawn", "start_processes"} and total is not None and launch.per_host is not None:
+        if total.number != launch.per_host.number and not launch.several:
+            why = f"every rank waits for {total.number} ranks, and {launch.per_host.number} are started"
+            yield Clash(total.said, total.ref, why, "Give both the same number.", _also(launch.per_host))
         return
     started = launch.started
     if started is not None and slots is not None and not launch.program and not _fits(started, slots):
@@ -253,13 +302,14 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
 
 def _same_port(launches: list[Launch]) -> Iterator[Clash]:
     """Jobs that one host runs side by side need a port each."""
-    here = [launch for launch in launches if launch.program == "torchrun" and launch.port is not None]
-    here = [launch for launch in here if not launch.host and not launch.everywhere and not launch.several][:16]
+    here = [launch for launch in launches if launch.program in {"torchrun", "deepspeed"} and launch.port is not None]
+    here = [launch for launch in here if not launch.everywhere and not launch.several][:16]
     for first, second in combinations(here, 2):
-        if first.port is None or second.port is None or not first.background or first.ref == second.ref:
+        apart = first.network != second.network if first.network else first.host or second.host or not first.background
+        if first.port is None or second.port is None or apart or first.ref == second.ref:
             continue
         if first.port.text == second.port.text and first.port.text.isdecimal() and first.port.text != "0":
-            why = f"another job of this script runs at the same time and listens on {first.port.text} too"
+            why = f"another job of this file runs at the same time and listens on {first.port.text} too"
             yield Clash(second.port.name, second.port.ref, why, "Give each job a port of its own.", (first.port.ref,))
             return
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from whichrank.facts.environment import catalogue, counts, in_family, unread
+from whichrank.facts.environment import catalogue, counts, in_family, is_read, unread
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
@@ -84,7 +84,7 @@ class _Program:
 
     def record(self, name: str, value: ast.expr, node: ast.AST, scope: str, *, sure: bool, what: str) -> None:
         ref = self.ref(node)
-        if what == "os.environ" or name in catalogue() or in_family(name):
+        if what == "os.environ" or is_read(name) or in_family(name):
             self.check_type(name, value, node, what)
         text = self.constants.text(value)
         known = None if UNKNOWN in text else text
@@ -111,7 +111,7 @@ class _Program:
         self.numbers({name: (value, node) for name, value, node in child.pairs})
         given = []
         for name, value, node in child.pairs:
-            if in_family(name) or name in catalogue() or name in unread():
+            if in_family(name) or is_read(name) or name in unread():
                 self.record(name, value, node, scope, sure=True, what="an environment")
             elif child.starts:
                 self.check_type(name, value, node, "an environment")
@@ -176,7 +176,7 @@ class _Program:
         """What a command line of the program sets or loses; lines are the program's already."""
         shift = self.first_line - 1
         for a in found.assignments:
-            if in_family(a.name) or a.name in catalogue():
+            if in_family(a.name) or is_read(a.name):
                 line = int(a.ref.locator.rpartition(" ")[2])
                 self.out.assignments.append(a._replace(ref=self.ref(line) if shift else a.ref, scope=scope))
         self.out.lost += [lost for lost in found.lost if lost not in self.out.lost]

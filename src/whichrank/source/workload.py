@@ -9,7 +9,6 @@ from whichrank.source import memory
 from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
 
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 where the kernel has it
 PRODUCTION = re.compile(r"(?:^|[-_./])prod(?:uction)?(?:[-_./]|$)", re.IGNORECASE)
 _STAGE = re.compile(r"(?:[\w.-]+/)?(?:env|environment|stage|tier|deployment)", re.IGNORECASE)
 
@@ -157,24 +156,61 @@ def stated(root: Node, kind: str) -> Iterator[tuple[Count, Count]]:
                 yield told, found
 
 
-def limits(container: Node, volumes: Node | None) -> tuple[Count | None, Count | None]:
-    """Bytes of /dev/shm and of locked memory, where compose or the pod's volumes state them."""
+def limits(container: Node, volumes: Node | None, line: int = 0) -> tuple[Count | None, Count | None]:
+    """Bytes of /dev/shm and of locked memory. With a line, what is not stated is the default of containers."""
     ipc, ulimits = container.get("ipc"), container.get("ulimits")
-    shared = _size(container, "shm_size") if ipc is None or ipc.text not in {"host", "shareable"} else None
+    shared = _size(container, "shm_size") if ipc is None or ipc.text == "private" else None
+    if line and shared is None and ipc is None and container.get("shm_size") is None and not _mounted(container):
+        shared = Count(memory.CONTAINER_DEFAULT, line, memory.SHARED_MEMORY, exact=False)
     lock = ulimits.get("memlock") if ulimits is not None else None
     locked = _size(lock, "soft") if lock is not None and lock.kind == "map" else None
     if lock is not None and lock.kind == "scalar" and ulimits is not None:
         locked = _size(ulimits, "memlock")
+    if ipc is not None and ipc.text == "host":
+        shared = Count(memory.PLENTY, ipc.line, "ipc")
     mounts = container.get("volumeMounts")
     for mount in mounts.items if mounts is not None else ():
         path, name = mount.get("mountPath"), mount.get("name")
-        if path is None or name is None or path.text.rstrip("/") != SHARED_MEMORY:
+        if path is None or name is None or path.text.rstrip("/") != memory.SHARED_MEMORY:
             continue
         for volume in volumes.items if volumes is not None else ():
             given, empty = volume.get("name"), volume.get("emptyDir")
             if given is not None and given.text == name.text and empty is not None:
-                shared = _size(empty, "sizeLimit")
+                shared = _size(empty, "sizeLimit") or Count(memory.PLENTY, volume.line, "emptyDir")
     return shared, locked
+
+
+def _mounted(container: Node) -> bool:
+    """Something is mounted at /dev/shm: a volume, or `tmpfs: /dev/shm`."""
+    mounts = [container.get(name) for name in ("volumeMounts", "tmpfs", "volumes", "mountPoints", "linuxParameters")]
+    return any(
+        memory.SHARED_MEMORY in text or "shared" in text.lower() for mount in mounts if mount for text in _texts(mount)
+    )
+
+
+def _texts(node: Node, depth: int = 0) -> Iterator[str]:
+    yield node.text
+    if depth < 6:
+        for _, value in node.entries():
+            yield from _texts(value, depth + 1)
+        for item in node.items:
+            yield from _texts(item, depth + 1)
+
+
+# Seconds that each waits before it kills: documentation of Kubernetes (pod lifecycle) and of compose.
+_POD_GRACE, _COMPOSE_GRACE = 30, 10
+
+
+def grace(container: Node, pod: Node | None) -> Count | None:
+    """Seconds between the request to stop and the kill."""
+    if pod is not None:
+        value, said, default = pod.get("terminationGracePeriodSeconds"), "terminationGracePeriodSeconds", _POD_GRACE
+    else:
+        value, said, default = container.get("stop_grace_period"), "stop_grace_period", _COMPOSE_GRACE
+    if value is None:
+        return Count(default, container.line, f"{said} (by default)", exact=False)
+    found = memory.seconds(value.text)
+    return Count(found, value.line, said) if found is not None else None
 
 
 def _size(node: Node, name: str) -> Count | None:

@@ -12,7 +12,9 @@ have; a branch on the rank that gives ranks different values of what all must sh
 hosts; launch lines of one job that name different meeting points, the same number twice, or fewer members than they
 wait for; branches on the host's number that meet at different ports; RANK that counts on its own host only; a batch of
 DeepSpeed that is not the product of its parts; a host that stands twice in DeepSpeed's hostfile; settings of NCCL where
-every program communicates by gloo.
+every program communicates by gloo; configurations of DeepSpeed and Accelerate that these refuse or ignore; loader
+workers on the 64 MiB of /dev/shm that containers have by default; workers that are left more time to stop than what
+stops them; a batch script that starts torchrun on its first host only; units that hide the GPUs or the network.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.
@@ -20,10 +22,10 @@ each of them.
 How it decides: only settings that surely meet in one process are compared: those of one file, container or
 captured environment, and not those inside branches. For a launch it takes the numbers that the file itself states:
 directives of Slurm, PBS, LSF, SGE and Flux, options of srun, mpirun, jsrun, torchrun, accelerate and deepspeed,
-hostfiles that the script writes, `--gpus` of docker, limits and replicas of Kubernetes, compose, SkyPilot, Nomad and
-HTCondor, CUDA_VISIBLE_DEVICES, Trainer(…), mp.spawn(…), calls of Python that ask a scheduler or a cloud for a job,
-and arguments of the training program (`--trainer.num_nodes`, `--backend`). A number that only a run would tell is not
-judged.
+hostfiles that the script writes, `--gpus` of docker, limits and replicas of Kubernetes, compose, SkyPilot, dstack,
+Nomad and HTCondor, CUDA_VISIBLE_DEVICES, Trainer(…), mp.spawn(…), calls of Python that ask a scheduler or a cloud
+for a job, and arguments of the training program (`--trainer.num_nodes`, `--backend`). A number that only a run would
+tell is not judged.
 
 Example: `TORCH_NCCL_BLOCKING_WAIT=1` with `TORCH_NCCL_DUMP_ON_TIMEOUT=1`: there will be no dump.
 

@@ -4,7 +4,8 @@ What it finds: shell variables that are never exported (`set` of csh); exports i
 their own in a recipe; lines of nccl.conf with "export", spaces or quotes; commas that Slurm's --export splits at; bare
 numbers as values in Kubernetes; values that are no strings in os.environ or env=; env= that replaces the whole
 environment; sudo, ssh, srun and mpirun that don't pass a variable on; `$NAME` where nothing expands it (Environment= of
-systemd, commands without a shell) or something else does (make, compose).
+systemd, variables of pods, commands without a shell) or something else does (make, compose); values that a template
+puts in without quotes; the index of a pod that has none.
 
 Why it happens: every format has its own way of reading NAME=VALUE.
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import is_read
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
 
@@ -30,14 +31,19 @@ CODE = "ENV117"
 CAUSE = "wrong-environment"
 
 
+# Read by ranks that srun or MPI starts; torchrun and its like take options instead.
+_MEETING = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"})
+
+
 def judge(settings: Settings) -> list[Finding]:
     found = []
     for file in settings.files:
+        by_variables = bool(file.launches) and not any(launch.program for launch in file.launches)
         for lost in file.lost:
             holder = Assignment(lost.name, None, lost.ref, file.label, "local")
             found.append(flagged(CODE, holder, lost.severity, f"{lost.name}: {lost.why}.", lost.fix))
         for a in file.assignments:
-            if a.how == "local" and not a.used and a.name in catalogue():
+            if a.how == "local" and not a.used and (is_read(a.name) or (a.name in _MEETING and by_variables)):
                 message = f"{a.name} is set but never exported: the programs that the script starts don't see it."
                 found.append(flagged(CODE, a, "warning", message, f"Write: {_exported(a.ref.quote)}"))
     return found

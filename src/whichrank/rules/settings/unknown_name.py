@@ -1,14 +1,14 @@
 """A name that nobody reads: misspelt, in the wrong case, or made up.
 
 What it finds: variables whose name starts as NCCL's, PyTorch's or Gloo's do and that no known version reads,
-and exported names that are nearly a known one (NCLL_DEBUG, nccl_debug, P2P_LEVEL). The nearest real name is
-given.
+and exported names that are nearly a known one, of these or of CUDA, OpenMP, libfabric and UCX (NCLL_DEBUG, nccl_debug,
+P2P_LEVEL, FI_PROVIDERS, CUDA_VISIBLE_DEVICE). The nearest real name is given.
 
 Why it happens: the environment takes any name, and a variable that is not read is not complained about.
 
-How it decides: by the catalogue of all variables over all releases. Names of other libraries and of builds
-(CUDA_, UCX_, FI_, SLURM_, NCCL_HOME, network plugins…) are left alone, and so are helper variables of a
-script that it refers to itself.
+How it decides: by the catalogue of all variables over all releases, and a table of those of other libraries. Other
+names of these and of builds (CUDA_, UCX_, FI_, SLURM_, NCCL_HOME, network plugins…) are left alone unless they are a
+slip away from one of the table, and so are helper variables of a script that it refers to itself.
 
 Example: `export NCCL_SOCKET_IFNAMES=eth0` → NCCL_SOCKET_IFNAME.
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from whichrank.facts.environment import catalogue, in_family, neighbour, unread
+from whichrank.facts.environment import catalogue, in_family, neighbour, others, unread
 from whichrank.facts.near_names import nearest
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
@@ -50,7 +50,12 @@ def judge(settings: Settings) -> list[Finding]:
 
 def _judge(assignment: Assignment) -> list[Finding]:
     name = assignment.name
-    if neighbour(name) or (assignment.how == "local" and assignment.used):
+    if name in others() or (assignment.how == "local" and assignment.used):
+        return []
+    if real := _of_another_library(assignment):
+        message = f"{name} is not a variable that {others()[real].library} reads; the nearest real name is {real}."
+        return [flagged(CODE, assignment, "warning", message, f"Write {real} instead of {name}.")]
+    if neighbour(name):
         return []
     if in_family(name):
         helper = assignment.used or bool(re.search(_HELPER, name))
@@ -62,6 +67,19 @@ def _judge(assignment: Assignment) -> list[Finding]:
         if not real:
             return []
     return [_finding(assignment, real)]
+
+
+def _of_another_library(assignment: Assignment) -> str:
+    """The name of CUDA, OpenMP, libfabric or UCX that is one slip away; two in a long name."""
+    name = assignment.name
+    if assignment.used or assignment.how == "local" or in_family(name) or "_" not in name or len(name) < 8:
+        return ""
+    upper = name.upper()
+    if name != upper:
+        return upper if upper in others() and upper.count("_") > 1 else ""
+    real = nearest(name, 2 if len(name) >= 20 else 1, others)
+    more = real.count("_") > name.count("_") and name.count("_") < 2
+    return "" if not real or more or others()[real].library == "the launcher" else real
 
 
 def _finding(assignment: Assignment, real: str) -> Finding:

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import catalogue, is_read
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, Lost, SettingsFile
-from whichrank.source.shell.embedded import Given, run_command, run_script
+from whichrank.source.shell.embedded import IN_BRACKETS, Given, run_command, run_script
 from whichrank.source.shell.tokens import split_words
 from whichrank.source.shell.words import Value, expand
 
@@ -182,7 +182,7 @@ class _Image:
             name, equals, value = word.raw.partition("=")
             if equals:
                 self.set(name, expand(value, self.lookup).text, word.line)
-            elif word.raw.startswith("\\#") and words[0].raw.partition("=")[0] in catalogue():
+            elif word.raw.startswith("\\#") and is_read(words[0].raw.partition("=")[0]):
                 why = "a comment behind ENV is not a comment: docker refuses the line"
                 first = words[0].raw.partition("=")[0]
                 self.out.lost.append(Lost(first, self.ref(word.line), why, "Put it on a line of its own.", "error"))
@@ -222,7 +222,7 @@ class _Image:
             profile = re.search(
                 r">>?\s*\S*(?:bashrc|\.profile|bash_profile|profile\.d/|/etc/profile|/etc/environment)", a.ref.quote
             )
-            judged = a.name in catalogue()
+            judged = is_read(a.name)
             if profile and judged:
                 why = "only interactive and login shells read that file, not the program that a container starts"
                 self.out.lost.append(Lost(a.name, a.ref, why, f"Write: ENV {a.name}={a.value or '…'}"))
@@ -238,8 +238,7 @@ class _Image:
                 (m[1].replace('\\"', '"'), m[1], line + body.count("\n", 0, m.start()))
                 for m in _JSON_WORD.finditer(body)
             ]
-            who = "a command in brackets"
-            found = run_command(words, self.out.label, self.lines, list(self.carried), literal=who)
+            found = run_command(words, self.out.label, self.lines, list(self.carried), literal=IN_BRACKETS)
         else:
             found = run_script(body, self.out.label, line, self.lines, list(self.carried))
         self.out.assignments += [a._replace(scope=self.scope) for a in found.assignments]

@@ -6,12 +6,13 @@ Each line of a recipe is a shell of its own; make takes values as they stand, qu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import is_read
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, How, Lost, SettingsFile
-from whichrank.source.formats import make_text
+from whichrank.source.formats import make_dollars, make_text
 from whichrank.source.shell.embedded import Given, run_script
 
 KIND = "makefile"
@@ -102,6 +103,8 @@ def _assign(make: Make, match: re.Match[str], line: int, *, sure: bool) -> None:
     if "unexport" in match["words"]:
         make.set_at.pop(name, None)
         return
+    if not make.shell_like:
+        _taken(make, line, make_dollars.commands(value, make.values))
     comment = re.search(r"\s+#", value)
     value = value[: comment.start()] + " " if comment else value.rstrip()
     value = _expanded(make, value)
@@ -112,7 +115,7 @@ def _assign(make: Make, match: re.Match[str], line: int, *, sure: bool) -> None:
         if "export" in match["words"]:
             make.targeted.append(Given(name, value, line))
             record(make, name, value, line, False, how="export")
-        elif name in catalogue() and not make.every:
+        elif is_read(name) and not make.every:
             record(make, name, value, line, False, how="local")
         return
     if "export" in match["words"]:
@@ -132,7 +135,7 @@ def record(make: Make, name: str, value: str, line: int, sure: bool, how: How | 
     chosen: How = how or ("export" if make.every or name in make.exported else "local")
     ref = _ref(make, line)
     stripped = value.strip()
-    if chosen == "export" and name in catalogue():
+    if chosen == "export" and is_read(name):
         quoted = len(stripped) > 1 and stripped[0] in "\"'" and stripped[-1] == stripped[0]
         if quoted:
             why = f"make does not take quotes off: the value is {stripped} with its quotes"
@@ -161,12 +164,13 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
     launched = [bool(found.note) for found in starts]
     for (first, rows), starts_ranks in zip(scripts, launched, strict=True):
         if starts_ranks and not make.shell_like:
-            _single_dollars(make, first, rows)
+            text = "\n".join(rows)
+            _taken(make, first, (*make_dollars.variables(text, make.values), *make_dollars.commands(text, make.values)))
     for index, found in enumerate(starts):
         later = any(launched[index + 1 :])
         for a in (_defined(make, a) for a in found.assignments):
             alone = not launched[index] and later and a.how in {"export", "local"}
-            if alone and a.name in catalogue():
+            if alone and is_read(a.name):
                 why = "each line of a recipe is a shell of its own: the next line does not see it"
                 fix = "Join the lines with && \\, or write export at the top of the Makefile."
                 make.out.lost.append(Lost(a.name, a.ref, why, fix))
@@ -179,16 +183,11 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
         make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
 
 
-def _single_dollars(make: Make, first: int, rows: list[str]) -> None:
-    """`$NAME` in a recipe is make's variable `$N` with the text AME behind it."""
-    for offset, row in enumerate(rows):
-        for match in re.finditer(r"(?<!\$)\$([A-Z])([A-Z0-9_]+)", row):
-            name = match[1] + match[2]
-            if match[1] not in make.values:
-                why = f"make reads ${match[1]} (which is empty) and then the text {match[2]}"
-                lost = Lost(name, _ref(make, first + offset), why, f"Write $${name}, or $({name}) for make's own.")
-                if lost not in make.out.lost:
-                    make.out.lost.append(lost)
+def _taken(make: Make, first: int, found: Iterable[make_dollars.Taken]) -> None:
+    for name, offset, why, fix in found:
+        lost = Lost(name, _ref(make, first + offset), why, fix)
+        if lost not in make.out.lost:
+            make.out.lost.append(lost)
 
 
 def _defined(make: Make, assignment: Assignment) -> Assignment:

@@ -17,7 +17,7 @@ from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
 from whichrank.source import workload
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats import manifest_forms as forms
-from whichrank.source.formats import manifest_keys, pod_networks
+from whichrank.source.formats import manifest_keys, pod_networks, trainer_config
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node, parse
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.allocation import Count as Size
@@ -64,7 +64,7 @@ class Manifest:
     root: Node
     templated: bool = False
     form: str = ""
-    """"kubernetes", "compose", "sky", "ray", "github", "no-environment", or empty."""
+    """"kubernetes", "compose", "sky", "dstack", "ray", "github", "no-environment", or empty."""
     kind: str = ""
     group: str = ""
     inits: list[tuple[str, Ref]] = field(default_factory=list)
@@ -73,9 +73,33 @@ class Manifest:
     """Variables of the blocks around a script."""
     volumes: Node | None = None
     """Those of the pod that is read at present."""
+    pod: Node | None = None
+    """Its description: the map that has its containers."""
     networks: pod_networks.Networks | None = None
 
     def read(self) -> None:
+        self.recognise()
+        self.group = f"{self.out.label}:{self.root.line}"
+        if self.form == "kubernetes" and workload.is_production(self.root):
+            self.out.production.add(self.out.label)
+        if self.form == "no-environment":
+            trainer_config.check(self)
+        for processes, gpus in workload.stated(self.root, self.kind):
+            self.launch(
+                Launch("torchrun", self.ref(processes.line), per_host=self.count(processes), gpus=self.count(gpus))
+            )
+        if self.form == "sky":
+            forms.sky(self)
+        else:
+            self.visit(self.root, self.group, (), 0)
+        forms.init_containers(self)
+        if self.form == "compose":
+            forms.published_ports(self)
+        if self.budget < 0:
+            self.out.note = "too large to be read whole"
+
+    def recognise(self) -> None:
+        """The form of the file, by its keys."""
         keys = {key.text for key, _ in self.root.pairs}
         kind = self.root.get("kind")
         if "apiVersion" in keys and kind is not None:
@@ -90,24 +114,10 @@ class Manifest:
             self.form = "ray"
         elif "jobs" in keys and keys & {"on", "true"}:
             self.form = "github"
-        elif {"compute_environment", "distributed_type"} <= keys or "zero_optimization" in keys:
+        elif {"type", "commands"} <= keys and keys & {"nodes", "resources"}:
+            self.form = "dstack"
+        elif "distributed_type" in keys or trainer_config.is_deepspeed(self.root):
             self.form = "no-environment"
-        self.group = f"{self.out.label}:{self.root.line}"
-        if self.form == "kubernetes" and workload.is_production(self.root):
-            self.out.production.add(self.out.label)
-        if self.form == "no-environment":
-            forms.accelerate(self)
-        for processes, gpus in workload.stated(self.root, self.kind):
-            self.launch(
-                Launch("torchrun", self.ref(processes.line), per_host=self.count(processes), gpus=self.count(gpus))
-            )
-        if self.form == "sky":
-            forms.sky(self)
-        else:
-            self.visit(self.root, self.group, (), 0)
-        forms.init_containers(self)
-        if self.budget < 0:
-            self.out.note = "too large to be read whole"
 
     def ref(self, line: int) -> Ref:
         quote = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
@@ -139,14 +149,15 @@ class Manifest:
         if self.is_container(node, path):
             self.container(node, path, depth)
             return
-        kept, pod = self.around, (self.volumes, self.networks)
+        kept, pod = self.around, (self.volumes, self.networks, self.pod)
         self.around = [*kept, *variables.given_to_scripts(node)]
         if self.form == "kubernetes":
             self.volumes = node.get("volumes") or self.volumes
+            self.pod = node if node.get("containers") is not None else self.pod
             if path or self.kind == "Pod":
                 self.networks = pod_networks.of(node) or self.networks
         self.parts(node, scope, path, depth)
-        self.around, (self.volumes, self.networks) = kept, pod
+        self.around, (self.volumes, self.networks, self.pod) = kept, pod
 
     def parts(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
         for key, value in node.entries():
@@ -243,8 +254,10 @@ class Manifest:
                 words += self.split(part)
         if words:
             texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
-            shared, locked = workload.limits(node, self.volumes)
+            shared, locked = workload.limits(node, self.volumes, self.unsaid(node))
             size = workload.size(self.root, self.kind, node)._replace(shared=shared, locked=locked)
+            if self.form == "compose" or self.pod is not None:
+                size = size._replace(grace=workload.grace(node, self.pod))
             alone = [
                 role
                 for role, _, count, one in workload.roles(self.root, self.kind)
@@ -258,10 +271,22 @@ class Manifest:
             found = run_command(texts, self.out.label, self.lines, given, size, many_hosts=many, host=host, literal=who)
             if self.form == "compose":
                 forms.filled_in_by_compose(self, words, given)
+                forms.own_network(node, found)
             self.take(found, scope)
+            forms.index_of_pod(self, words)
         source = node.get("source")
         if source is not None and source.kind == "scalar":
             self.script("source", source, scope, given)
+
+    def unsaid(self, node: Node) -> int:
+        """The line of a container that gets the default of what its file does not say; 0 where others may say it."""
+        if self.form == "compose":
+            services = self.root.get("services")
+            keys = [key.line for key, value in services.entries() if value is node] if services is not None else []
+            return keys[0] if keys and node.get("extends") is None else 0
+        ipc = self.pod.get("hostIPC") if self.pod is not None else None
+        own = ipc is None or ipc.text.lower() != "true"
+        return node.line if self.pod is not None and own and not self.templated else 0
 
     def split(self, node: Node) -> list[Node]:
         """A command that is one string: compose splits it at blanks, without a shell."""
@@ -295,6 +320,7 @@ class Manifest:
     ) -> None:
         """Shell text under a key that is run."""
         given = self.around if given is None else given
+        size = forms.dstack(self) if self.form == "dstack" else size
         if node.kind == "scalar":
             text, line = self.body(node)
             self.take(
@@ -316,9 +342,9 @@ class Manifest:
                 text, line = self.body(item)
                 self.take(run_script(text, self.out.label, line, self.lines, given), scope, apart=True)
             return
-        self.take(self.joined(scalars, given), scope)
+        self.take(self.joined(scalars, given, size), scope)
 
-    def joined(self, scalars: list[Node], given: list[Given] | None) -> SettingsFile:
+    def joined(self, scalars: list[Node], given: list[Given] | None, size: Allocation | None) -> SettingsFile:
         """Items that one shell runs, each on its own line."""
         rows: list[str] = []
         first = scalars[0].line if scalars else 1
@@ -326,7 +352,7 @@ class Manifest:
             text, line = self.body(item)
             rows += [""] * (line - first - len(rows))
             rows += text.split("\n")
-        return run_script("\n".join(rows), self.out.label, first, self.lines, given)
+        return run_script("\n".join(rows), self.out.label, first, self.lines, given, size)
 
     def take(self, inner: SettingsFile, scope: str, *, apart: bool = False) -> None:
         """What a script inside sets goes to its container. Apart: that shell ends before the training starts."""

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from whichrank.records.settings import UNKNOWN, Assignment
-from whichrank.source.formats import manifest_keys
+from whichrank.source.formats import manifest_keys, pod_variables
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node
 from whichrank.source.shell.embedded import Given
 
@@ -36,6 +36,7 @@ def sets_something(node: Node) -> bool:
 
 def block(manifest: Manifest, node: Node, scope: str, *, judged: bool = True) -> list[Given]:
     found: dict[str, tuple[Node, int]] = {}
+    pod_variables.check(manifest, node)
     if node.kind == "map":
         for key, value in node.entries():
             manifest.budget -= 1
@@ -81,6 +82,8 @@ def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) 
     if manifest.form == "kubernetes" and not manifest.templated and value_node.bare:
         why = "Kubernetes takes strings only as values of variables, and refuses a bare number or boolean"
         manifest.lost(name, value_node.line, why, f'Quote it: value: "{value_node.text}"', error=True)
+    if manifest.form == "kubernetes" and manifest.templated:
+        pod_variables.bare_in_template(manifest, name, value_node)
     if name in found and found[name][0].text != value_node.text:
         why = f"it is set twice: '{found[name][0].text}' (line {found[name][1]}) is overwritten"
         manifest.lost(name, name_node.line, why, "Keep one of the two.")

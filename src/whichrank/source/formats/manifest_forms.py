@@ -1,16 +1,14 @@
-"""Parts of manifests with rules of their own: SkyPilot, Accelerate, ConfigMaps, init containers, build arguments."""
+"""Parts of manifests with rules of their own: SkyPilot, ConfigMaps, init containers, build arguments."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.facts.environment import catalogue
-from whichrank.records import launches
-from whichrank.records.launches import Launch
-from whichrank.records.settings import UNKNOWN, Clash, Lost
+from whichrank.facts.environment import is_read
+from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import conf, workload
-from whichrank.source.formats import env_file, manifest_keys
+from whichrank.source.formats import env_file, manifest_keys, pod_variables
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
@@ -29,31 +27,9 @@ def build_arguments(manifest: Manifest, node: Node, set_too: set[str]) -> None:
     names = [(k.text, k.line) for k, _ in node.entries()]
     names += [(item.text.partition("=")[0], item.line) for item in node.items]
     for name, line in names:
-        if name in catalogue() and name not in set_too:
+        if is_read(name) and name not in set_too:
             why = "a build argument exists only while the image is built"
             manifest.lost(name, line, why, "Put it under environment.")
-
-
-def accelerate(manifest: Manifest) -> None:
-    """Accelerate's configuration: the address of the first host, for several of them."""
-    machines, address = manifest.root.get("num_machines"), manifest.root.get("main_process_ip")
-    several = machines is not None and machines.text.isdecimal() and machines.text not in {"0", "1"}
-    if several and address is not None and re.fullmatch(r"localhost|127\.\d+\.\d+\.\d+|::1", address.text):
-        why = "other machines can't reach the loopback address"
-        fix = "Give the address of the first machine."
-        manifest.out.clashes.append(Clash("main_process_ip", manifest.ref(address.line), why, fix))
-    launch = Launch("accelerate", manifest.ref(manifest.root.line))
-    launch.nodes, launch.total = _number(manifest, "num_machines"), _number(manifest, "num_processes")
-    ids = manifest.root.get("gpu_ids")
-    if ids is not None and re.fullmatch(r"\d+(?:,\d+)*", ids.text):
-        launch.visible = launches.Count(len(ids.text.split(",")), manifest.ref(ids.line), "gpu_ids")
-    manifest.launch(launch)
-
-
-def _number(manifest: Manifest, name: str) -> launches.Count | None:
-    node = manifest.root.get(name)
-    found = node is not None and re.fullmatch(r"[1-9]\d{0,5}", node.text)
-    return launches.Count(int(node.text), manifest.ref(node.line), name) if node is not None and found else None
 
 
 def debugged(node: Node) -> list[Node]:
@@ -89,6 +65,21 @@ def sky(manifest: Manifest) -> None:
         manifest.script("run", run, manifest.group, given, size)
 
 
+def dstack(manifest: Manifest) -> Allocation:
+    """dstack: nodes, and GPUs of each as `8`, `H100:8` or `H100:80GB:8`; a range says nothing."""
+    nodes, resources = manifest.root.get("nodes"), manifest.root.get("resources")
+    gpu = resources.get("gpu") if resources is not None else None
+    count = gpu.get("count") if gpu is not None and gpu.kind == "map" else gpu
+    match = re.fullmatch(r"(?:[^:\s]+:){0,3}([1-9]\d?)", count.text) if count is not None else None
+    return Allocation(
+        Count(int(nodes.text), nodes.line, "nodes") if nodes is not None and nodes.text in _FEW else None,
+        Count(int(match[1]), count.line, f"gpu: {count.text}") if match and count is not None else None,
+    )
+
+
+_FEW = frozenset(map(str, range(1, 513)))
+
+
 def filled_in_by_compose(manifest: Manifest, words: list[Node], given: list[Given]) -> None:
     """`$NAME` in a command is the value that the shell around `docker compose` has, not the service's."""
     own = {g.name: g for g in given if UNKNOWN not in g.text and g.text}
@@ -100,6 +91,53 @@ def filled_in_by_compose(manifest: Manifest, words: list[Node], given: list[Give
                 lost = Lost(name, manifest.ref(word.line), why, f"Write $${name} and run the command with sh -c.")
                 if lost not in manifest.out.lost:
                     manifest.out.lost.append(lost)
+
+
+def own_network(service: Node, found: SettingsFile) -> None:
+    """Services on the host's network share its ports."""
+    mode = service.get("network_mode")
+    for launch in found.launches:
+        launch.network = "host" if mode is not None and mode.text == "host" else ""
+
+
+def index_of_pod(manifest: Manifest, words: list[Node]) -> None:
+    """Only pods of an indexed job have JOB_COMPLETION_INDEX; those of a JobSet always are."""
+    spec = manifest.root.get("spec")
+    mode = spec.get("completionMode") if spec is not None else None
+    given = {a.name for a in manifest.out.assignments}
+    indexed = mode is not None and mode.text == "Indexed"
+    if manifest.kind not in _PLAIN or indexed or "JOB_COMPLETION_INDEX" in given or manifest.templated:
+        return
+    for word in words:
+        if re.search(r"\$[{(]?JOB_COMPLETION_INDEX\b", word.text):
+            text, first = manifest.body(word)
+            at = first + text.count("\n", 0, max(text.find("JOB_COMPLETION_INDEX"), 0))
+            why = f"a {manifest.kind} has it only with completionMode: Indexed, and that is not set"
+            fix = "Write completionMode: Indexed." if manifest.kind == "Job" else "Take the number from the pod's name."
+            manifest.out.lost.append(Lost("JOB_COMPLETION_INDEX", manifest.ref(at), why, fix))
+
+
+_PLAIN = frozenset({"Job", "StatefulSet", "Deployment", "Pod"})
+
+
+def published_ports(manifest: Manifest) -> None:
+    """Two services of compose that publish one port of the host; services with profiles may not run together."""
+    services = manifest.root.get("services")
+    seen: dict[str, Node] = {}
+    for _, service in services.entries() if services is not None else ():
+        ports = service.get("ports") if service.get("profiles") is None else None
+        for item in ports.items if ports is not None else ():
+            host = item.get("published")
+            match = (
+                re.fullmatch(r"(?:[\d.]+:)?(\d{1,5}):\d{1,5}(?:/tcp)?", item.text) if item.kind == "scalar" else None
+            )
+            port = match[1] if match else host.text if host is not None and host.text.isdecimal() else ""
+            if port and port in seen:
+                why = f"port {port} of the host is published by another service too, and the second one does not start"
+                refs = (manifest.ref(seen[port].line),)
+                manifest.out.clashes.append(Clash("ports", manifest.ref(item.line), why, "Publish another port.", refs))
+            elif port:
+                seen[port] = item
 
 
 def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:
@@ -119,6 +157,8 @@ def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:
         if value.bare and not manifest.templated:
             why = "a ConfigMap takes strings only, and refuses a bare number or boolean"
             manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
+        if manifest.templated:
+            pod_variables.bare_in_template(manifest, name, value)
         variables.record(manifest, name, value, key.line, scope)
 
 
@@ -126,6 +166,6 @@ def init_containers(manifest: Manifest) -> None:
     """A variable of an init container alone does not reach the container that trains."""
     there = {a.name for a in manifest.out.assignments}
     for name, ref in manifest.inits:
-        if name not in there and name in catalogue():
+        if name not in there and is_read(name):
             why = "only an init container has it, and that ends before the training container starts"
             manifest.out.lost.append(Lost(name, ref, why, "Put it under containers."))

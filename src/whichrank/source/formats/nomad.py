@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from whichrank.records.settings import UNKNOWN, SettingsFile
+from whichrank.source import memory
 from whichrank.source.formats import hcl_tree, manifest_environment
 from whichrank.source.formats.manifest import KIND, Manifest
 from whichrank.source.formats.yaml_tree import Node
@@ -48,9 +49,18 @@ def _task(manifest: Manifest, name: str, group: Node, task: Node) -> None:
     nodes = [command] if command is not None else []
     nodes += arguments.items if arguments is not None else []
     words = [(text, text, node.line) for node in nodes for text in [re.sub(r"\$\{[^}]*\}", UNKNOWN, node.text)]]
-    size = Allocation(_count(group.get("count"), "count"), _gpus(task))
+    size = Allocation(_count(group.get("count"), "count"), _gpus(task), grace=_grace(task))
     if words:
         manifest.take(run_command(words, manifest.out.label, manifest.lines, given, size), scope)
+
+
+def _grace(task: Node) -> Count:
+    """kill_timeout; 5 seconds by default (Nomad's documentation)."""
+    stated = task.get("kill_timeout")
+    found = memory.seconds(stated.text) if stated is not None else None
+    if stated is None or found is None:
+        return Count(5, task.line, "kill_timeout (by default)", exact=False)
+    return Count(found, stated.line, "kill_timeout")
 
 
 def _gpus(task: Node) -> Count | None:

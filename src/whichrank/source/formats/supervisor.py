@@ -7,6 +7,8 @@ from configparser import Error, RawConfigParser
 
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, SettingsFile
+from whichrank.source import memory
+from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.embedded import Given, run_command
 from whichrank.source.shell.tokens import split_words
 from whichrank.source.shell.words import expand
@@ -39,8 +41,17 @@ def read(text: str, label: str) -> SettingsFile:
             expand(word.raw.replace("$", "\\$"), lambda _n: None).text for word in split_words(_known(command), at)
         ]
         if words:
-            out.add(run_command([(w, w, at) for w in words], label, lines, given, literal="supervisord"))
+            size = Allocation(grace=_grace(config, section, lines, at))
+            out.add(run_command([(w, w, at) for w in words], label, lines, given, size, literal="supervisord"))
     return out
+
+
+def _grace(config: RawConfigParser, section: str, lines: list[str], command: int) -> Count:
+    """stopwaitsecs; 10 by default (supervisor's documentation)."""
+    stated = memory.seconds(config.get(section, "stopwaitsecs", fallback=""))
+    if stated is None:
+        return Count(10, command, "stopwaitsecs (by default)", exact=False)
+    return Count(stated, _line(lines, section, "stopwaitsecs"), "stopwaitsecs")
 
 
 def _known(text: str) -> str:

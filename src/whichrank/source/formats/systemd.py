@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import is_read
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
+from whichrank.records.settings import UNKNOWN, Assignment, Clash, Lost, SettingsFile
 from whichrank.source import memory
 from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.embedded import Given, run_command
@@ -28,7 +28,7 @@ def read(text: str, label: str) -> SettingsFile:
     lines = text.split("\n")
     given: dict[str, Given] = {}
     commands: list[tuple[str, str, int]] = []
-    locked: Count | None = None
+    service: dict[str, tuple[str, int]] = {}
 
     def ref(line: int) -> Ref:
         return Ref(label, f"line {line}", lines[line - 1].strip()[:QUOTE_LIMIT] if line <= len(lines) else "")
@@ -49,11 +49,52 @@ def read(text: str, label: str) -> SettingsFile:
             out.assignments[:] = [a for a in out.assignments if a.name not in dropped]
         elif key in {"ExecStart", "ExecStartPre"} and value:
             commands.append((key, value, line))
-        elif key == "LimitMEMLOCK":
-            soft = memory.size(value.partition(":")[0])
-            locked = Count(soft, line, key) if soft is not None else None
-    _run(out, commands, lines, list(given.values()), Allocation(locked=locked))
+        else:
+            service[key] = value, line
+    start = next((line for key, _, line in commands if key == "ExecStart"), 1)
+    _run(
+        out,
+        commands,
+        lines,
+        list(given.values()),
+        Allocation(locked=_locked(service, start), grace=_grace(service, start)),
+    )
+    _shut_in(out, service, ref)
     return out
+
+
+# systemd-system.conf(5): DefaultLimitMEMLOCK=8M (64K before 2019), DefaultTimeoutStopSec=90s.
+_LOCKED, _STOPPING = 8 << 20, 90
+
+
+def _locked(service: dict[str, tuple[str, int]], start: int) -> Count | None:
+    """Memory that the service may lock; root may lock all."""
+    if "LimitMEMLOCK" in service:
+        value, line = service["LimitMEMLOCK"]
+        soft = memory.size(value.partition(":")[0])
+        return Count(soft, line, "LimitMEMLOCK") if soft is not None else None
+    user = service.get("User", ("root", 0))[0]
+    return Count(_LOCKED, start, "LimitMEMLOCK (by default)", exact=False) if user not in {"root", "0", ""} else None
+
+
+def _grace(service: dict[str, tuple[str, int]], start: int) -> Count | None:
+    stated = service.get("TimeoutStopSec") or service.get("TimeoutSec")
+    if stated is None:
+        return Count(_STOPPING, start, "TimeoutStopSec (by default)", exact=False)
+    found = memory.seconds(stated[0])
+    return Count(found, stated[1], "TimeoutStopSec") if found else None
+
+
+def _shut_in(out: SettingsFile, service: dict[str, tuple[str, int]], ref: Callable[[int], Ref]) -> None:
+    """Protection of a unit that keeps its ranks from the GPUs or from other hosts."""
+    several = any(launch.several for launch in out.launches)
+    for key, hides, wanted in (
+        ("PrivateDevices", "/dev/nvidia* does not exist for the service, and no rank finds a GPU", bool(out.launches)),
+        ("PrivateNetwork", "the service has the loopback interface only, and does not reach the other hosts", several),
+    ):
+        value, line = service.get(key, ("", 0))
+        if wanted and value.lower() in {"yes", "true", "on", "1"}:
+            out.clashes.append(Clash(key, ref(line), hides, f"Remove {key}=."))
 
 
 def _variable(out: SettingsFile, name: str | None, raw: str, ref: Ref, given: dict[str, Given], line: int) -> None:
@@ -79,6 +120,7 @@ def _run(
     """The commands of the unit, each in a process of its own."""
     for key, command, line in commands:
         words = [(w, w, at) for w, at in _words(command, line)]
+        _shell_signs(out, words, lines)
         words[:1] = [(words[0][0].lstrip("@-:+!"), words[0][1].lstrip("@-:+!"), words[0][2])] if words else []
         found = run_command(words, out.label, lines, given if key == "ExecStart" else [], size)
         if key == "ExecStartPre":
@@ -92,10 +134,22 @@ def _run(
         out.torch, out.nccl = found.torch, found.nccl
 
 
+def _shell_signs(out: SettingsFile, words: list[tuple[str, str, int]], lines: list[str]) -> None:
+    """`a > b`, `a | b`, `a && b` without a shell: the program gets the signs as arguments."""
+    if words and re.search(r"(?:^|/)(?:ba|da|z|k)?sh$", words[0][0]):
+        return
+    for word, _, line in words:
+        if re.fullmatch(r"\d?>>?(?:&\d)?|2>&1|&&|\|\|?|&", word) and line <= len(lines):
+            ref = Ref(out.label, f"line {line}", lines[line - 1].strip()[:QUOTE_LIMIT])
+            why = f"systemd runs no shell: the program gets {word} and what follows as arguments"
+            out.lost.append(Lost("ExecStart", ref, why, "Write ExecStart=/bin/sh -c '…', or StandardOutput=append:…."))
+            return
+
+
 def _before(out: SettingsFile, found: SettingsFile) -> None:
     """What a command before the main one exports ends with it."""
     for a in found.assignments:
-        if a.name in catalogue() and re.search(rf"\bexport\b.*\b{a.name}=", a.ref.quote):
+        if is_read(a.name) and re.search(rf"\bexport\b.*\b{a.name}=", a.ref.quote):
             why = "ExecStartPre= is a process of its own, which ends before ExecStart="
             out.lost.append(Lost(a.name, a.ref, why, f"Write: Environment={a.name}=…"))
 
@@ -104,7 +158,7 @@ def _outside(out: SettingsFile, section: str, key: str, value: str, ref: Ref) ->
     """Environment= in a section that has no such setting."""
     if key == "Environment" and section in {"Unit", "Install", "Timer"}:
         for name, _, _ in _items(value, 1):
-            if name in catalogue():
+            if name and is_read(name):
                 why = f"[{section}] has no Environment=, and systemd ignores it there"
                 out.lost.append(Lost(name, ref, why, "Move the line to [Service]."))
 
@@ -148,7 +202,7 @@ def _items(text: str, line: int) -> Iterator[tuple[str | None, str, int]]:
 def _stray(out: SettingsFile, word: str, ref: Ref, given: dict[str, Given]) -> None:
     """A word that is no assignment: most often the rest of a value with a blank in it, or `export`."""
     last = next(reversed(given), "")
-    if last in catalogue():
+    if is_read(last):
         why = f"systemd splits the line at blanks and ignores '{word}'; there are no comments behind values"
         found = Lost(last, ref, why, f'Quote the whole assignment: Environment="{last}=…"')
         if found.ref.locator not in {lost.ref.locator for lost in out.lost}:

@@ -49,6 +49,8 @@ class Allocation(NamedTuple):
     """Bytes of /dev/shm."""
     locked: Count | None = None
     """Bytes that a process may lock, for RDMA."""
+    grace: Count | None = None
+    """Seconds between the request to stop and the kill."""
 
     @property
     def devices(self) -> Count | None:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import Clash
+from whichrank.source.formats.trainer_config import BATCH, MICRO, STEPS
 from whichrank.source.shell.step_size import written_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from whichrank.source.formats.trainer_config import Problem
     from whichrank.source.shell.interpret import Interpreter
+    from whichrank.source.shell.state import Written
     from whichrank.source.shell.words import Field
 
 _BACKEND = re.compile(r"--(?:[\w-]*[-_])?backend")
@@ -23,11 +26,14 @@ _DEVICES = re.compile(
     r"(?:--)?(?:(?<![\w.])[\w.]{0,60}\b)?trainer\.devices|--(?:devices|gpus|num[-_]gpus|gpus[-_]per[-_]node)"
 )
 _WORKERS = re.compile(r"--num[-_]workers")
+_LOADERS = re.compile(
+    r"(?:--)?(?:[\w-]{1,40}\.){0,4}(?:data[-_]?(?:loader|loading)?[-_])?(?:num[-_]?)?(?:data[-_]?)?(?:loader[-_]?)?(?:num[-_]?)?workers"
+    r"(?:[-_]per[-_](?:gpu|rank|device))?"
+)
 _CONFIG = re.compile(r"--(?:deepspeed|ds)(?:[-_]config(?:[-_]file)?)?")
 _MODEL_PARALLEL = re.compile(
     r"(?:tensor|pipeline|model|sequence|context|expert|autotp)[\w-]*(?:parallel|size)|--(?:tp|pp|sp)\b"
 )
-_BATCH, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
 
 def check(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
@@ -37,6 +43,7 @@ def check(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
     for name, value in given:
         if _BACKEND.fullmatch(name):
             launch.backend = Told(name, value.text, shell.ref(value.line))
+    launch.loaders = _number(shell, given, _LOADERS)
     if not launch.program:
         launch.own_nodes = _hosts(shell, given)
     for name, value in given:
@@ -75,24 +82,38 @@ def _number(shell: Interpreter, given: list[tuple[str, Field]], pattern: re.Patt
 def _batch(shell: Interpreter, launch: Launch, file: Field) -> None:
     """A configuration of DeepSpeed that the script writes: its batch is that of a rank times steps times ranks."""
     written = written_before(file, shell.files)
+    if written is None:
+        return
+    for problem in _refused(written):
+        shell.clash(Clash(problem.name, shell.ref(written.line + problem.line - 1), problem.why, problem.fix))
+        if problem.name == BATCH:
+            return
     ranks = _ranks(launch)
     try:
-        config = json.loads(written.text) if written is not None else None
+        config = json.loads(written.text)
     except (ValueError, RecursionError):
         return
-    if written is None or ranks is None or not isinstance(config, dict):
+    if ranks is None or not isinstance(config, dict):
         return
-    batch, micro, steps = (config.get(name) for name in (_BATCH, _MICRO, _STEPS))
+    batch, micro, steps = (config.get(name) for name in (BATCH, MICRO, STEPS))
     if not isinstance(batch, int) or not all(part is None or isinstance(part, int) for part in (micro, steps)):
         return
     product = (micro or 1) * (steps or 1) * ranks
     if product < 1 or (batch == product if micro and steps else batch % product == 0):
         return
     known = " times ".join(str(part) for part in (micro, steps, f"{ranks} ranks") if part)
-    why = f"{known} make {product}, and {_BATCH} is {batch}: DeepSpeed refuses to start"
-    row = next((i for i, line in enumerate(written.text.split("\n")) if f'"{_BATCH}"' in line), 0)
+    why = f"{known} make {product}, and {BATCH} is {batch}: DeepSpeed refuses to start"
+    row = next((i for i, line in enumerate(written.text.split("\n")) if f'"{BATCH}"' in line), 0)
     ref = shell.ref(written.line + row)
-    shell.clash(Clash(_BATCH, ref, why, f"Write {product}, or leave {_BATCH} out.", (launch.ref,)))
+    shell.clash(Clash(BATCH, ref, why, f"Write {product}, or leave {BATCH} out.", (launch.ref,)))
+
+
+def _refused(written: Written) -> Iterator[Problem]:
+    from whichrank.source.formats import trainer_config, yaml_tree
+
+    documents, _ = yaml_tree.parse(written.text, json=True)
+    for document in documents[:1]:
+        yield from trainer_config.deepspeed(document)
 
 
 def _ranks(launch: Launch) -> int | None:

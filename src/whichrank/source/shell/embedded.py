@@ -84,16 +84,20 @@ def run_command(
 
 
 # What launchers and operators set; other names may be for a tool that fills in the file first, such as envsubst.
-_OF_LAUNCHERS = re.compile(
+OF_LAUNCHERS = re.compile(
     r"MASTER_(?:ADDR|PORT)|(?:LOCAL_|NODE_)?RANK|WORLD_SIZE|HOSTNAME|JOB_COMPLETION_INDEX|SLURM_\w+"
 )
+
+
+IN_BRACKETS = "a command in brackets"
+"""Who starts a command of a Dockerfile; no tool fills in that file first, so that all names are meant for a shell."""
 
 
 def _literal_dollars(shell: Interpreter, command: list[Field], env: Environment, who: str) -> None:
     for field in command:
         match = re.search(r"(?<![$\\])\$(?:\{(\w+)\}|([A-Za-z_]\w*))", field.text)
         name = (match[1] or match[2]) if match else ""
-        if match and (name in env.variables or _OF_LAUNCHERS.fullmatch(name)):
+        if match and (who == IN_BRACKETS or name in env.variables or OF_LAUNCHERS.fullmatch(name)):
             why = f"{who} starts the program without a shell, so {match.group()} stays as it is"
             fix = "Write sh -c '…' around the command, or give the value itself."
             shell.out.lost.append(Lost(name, shell.ref(field.line), why, fix))

@@ -27,6 +27,7 @@ _TOTAL = ("--num_processes", "--num-processes")
 _RANK = ("--node-rank", "--node_rank", "--machine_rank", "--machine-rank")
 _ADDRESS = ("--master-addr", "--master_addr", "--main_process_ip", "--main-process-ip")
 _ENDPOINT = ("--rdzv-endpoint", "--rdzv_endpoint")
+DEFAULT_PORT = "29500"
 _PORT = ("--master-port", "--master_port", "--main_process_port", "--main-process-port")
 
 
@@ -89,6 +90,10 @@ def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
         if name.startswith("NCCL_") and (told := _variable(shell, name, env, launch)) is not None
     )
     launch.shared, launch.locked = _count(shell, size.shared), _count(shell, size.locked)
+    launch.grace, launch.patience = (
+        _count(shell, size.grace),
+        _variable(shell, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", env, launch),
+    )
     launch.rdma = _rdma(shell, env, launch)
     launch.early = tuple(Told(name, text, shell.ref(line)) for name, text, line in shell.early)
 
@@ -153,6 +158,8 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     behind = next((i for i, field in enumerate(command) if field.text.endswith(".py")), len(command))
     settled = all(field.text.strip(UNKNOWN) or not field.text for field in command[:behind])
     launch.complete = settled and behind < len(command) and not any(n.startswith("PET_") for n in env.variables)
+    if launch.port is None and alone is None and endpoint is None and launch.complete and launch.numbered:
+        launch.port = Told("--master-port", DEFAULT_PORT, launch.ref) if launch.program != "accelerate" else None
     launch.itself = _named_after_itself(shell, launch, command)
     launch.drawn = _drawn(shell, command)
 

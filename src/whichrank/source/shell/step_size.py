@@ -137,6 +137,9 @@ def _limits(words: Sequence[Field]) -> dict[str, Count | None]:
     found: dict[str, Count | None] = {"shared": None, "locked": None}
     if shared is not None and (ipc is None or ipc.text == "private") and (number := memory.size(shared.text)):
         found["shared"] = Count(number, shared.line, "--shm-size")
+    mounted = any(memory.SHARED_MEMORY in word.text for word in words)
+    if shared is None and ipc is None and not mounted and not any(not word.known for word in words[:40]):
+        found["shared"] = Count(memory.CONTAINER_DEFAULT, words[0].line, "docker's default", exact=False)
     for index, word in enumerate(words):
         limit = re.fullmatch(r"(?:--ulimit=)?memlock=(\d+)(?::\d+)?", word.text)
         if limit and (words[index - 1].text == "--ulimit" or word.text.startswith("--")):
