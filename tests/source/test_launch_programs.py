@@ -213,3 +213,10 @@ def test_a_host_twice_is_only_mentioned_where_open_mpi_may_read_it():
 
 def test_sections_of_an_unknown_configuration_are_unread_not_clean():
     assert launch.read(b"[job]\nNCCL_DEBUG=WARN\n", "job.conf").unread
+
+
+@pytest.mark.parametrize("end", ["", ' "$@"'])
+def test_what_deepspeed_does_not_pass_on(end):
+    """Whatever the script is given: DeepSpeed has no option that names a variable."""
+    text = "export FI_PROVIDER=efa\nexport NCCL_SOCKET_IFNAME=ens5\ndeepspeed --hostfile /h --master_addr n0 t.py"
+    assert said(text + end + "\n", "run.sh") == [("FI_PROVIDER", 1)]

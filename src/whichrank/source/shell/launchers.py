@@ -157,6 +157,8 @@ PROGRAMS: dict[str, Callable[[list[Field]], Passage | None]] = {
 
 
 _NAMING = frozenset({"-x", "-e", "--env", "-genv", "-genvlist", "--setenv", "-E"})
+_NAME_NOTHING_ELSE = frozenset({"ssh", "sudo", "su", "docker", "podman", "deepspeed"})
+"""Launchers that pass on what these options name alone, or nothing that an option could name."""
 
 
 def passes_unknown(command: list[Field], rest: list[Field]) -> bool:
@@ -164,7 +166,7 @@ def passes_unknown(command: list[Field], rest: list[Field]) -> bool:
     options = command[1 : len(command) - len(rest)] if rest else command[1:]
     for before, word in zip(command, options, strict=False):
         if not word.text.strip(UNKNOWN) and word.text and (before.text in _NAMING or not before.text.startswith("-")):
-            return base(command[0]) not in {"ssh", "sudo", "su", "docker", "podman"} or before.text in _NAMING
+            return base(command[0]) not in _NAME_NOTHING_ELSE or before.text in _NAMING
     return False
 
 
