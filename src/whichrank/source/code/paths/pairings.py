@@ -53,6 +53,8 @@ class _Player:
         """What functions do in single calls of them."""
         self.sizes: dict[str, int] = {}
         """With how many ranks the functions of a file are played."""
+        self.once = False
+        """Whether a loop was played once because nothing says how many turns it has."""
 
     def all(self) -> list[Pairing]:
         own = []
@@ -100,6 +102,7 @@ class _Player:
         if label not in self.sizes:
             self.sizes[label] = ranks_played(function.module)
         ranks = [_Rank() for _ in range(self.sizes[label])]
+        self.once = False
         try:
             for number, rank in enumerate(ranks):
                 self._follow(self.analysis.summary(function).events, number, rank.todo, 0)
@@ -113,6 +116,7 @@ class _Player:
         if result is None:
             return None
         guessed = any(neighbour(op.peer, 0) is not None for rank in ranks for op, _ in rank.todo)
+        guessed = guessed or (self.once and any(_repeats(rank.todo) for rank in ranks))
         played = replace(result, said=f"{result.said} (played with {len(ranks)} ranks)")
         return None if guessed and result.shape != "cycle" else played
 
@@ -171,6 +175,7 @@ class _Player:
                 if self._fork(event, rank, todo, depth):
                     return True
             elif isinstance(event, Loop | First | Attempt) and self._reaches(event.body):
+                self.once = self.once or isinstance(event, Loop)
                 left = self._follow(event.body, rank, todo, depth)
                 if left and not isinstance(event, Loop):
                     return True
@@ -220,6 +225,12 @@ def _take(op: Op, rank: int, todo: list[tuple[Op, int]]) -> None:
     if not isinstance(peer, int) or isinstance(peer, bool) or not 0 <= peer < WORLD or op.group or peer == rank:
         raise UnknownPathError
     todo.append((op, peer))
+
+
+def _repeats(todo: list[tuple[Op, int]]) -> bool:
+    """Whether a rank comes to one operation several times: a loop whose turns are known was played in full."""
+    places = [(op.function, op.line, peer) for op, peer in todo]
+    return len(set(places)) < len(places)
 
 
 def _progress(ranks: list[_Rank]) -> bool:
