@@ -220,3 +220,21 @@ def test_what_deepspeed_does_not_pass_on(end):
     """Whatever the script is given: DeepSpeed has no option that names a variable."""
     text = "export FI_PROVIDER=efa\nexport NCCL_SOCKET_IFNAME=ens5\ndeepspeed --hostfile /h --master_addr n0 t.py"
     assert said(text + end + "\n", "run.sh") == [("FI_PROVIDER", 1)]
+
+
+@pytest.mark.parametrize(
+    ("transports", "devices", "found"),
+    [
+        ("rc,self,sm", "bond0", ["UCX_TLS=rc,self,sm"]),
+        ("rc,self,sm", "mlx5_bond_0:1", []),
+        ("tcp", "mlx5_0:1", ["UCX_TLS=tcp"]),
+        ("tcp,self", "eth0", []),
+        ("rc,tcp", "eth0", []),
+        ("^rc", "eth0", []),
+        ("all", "eth0", []),
+    ],
+)
+def test_devices_that_no_transport_of_ucx_uses(transports, devices, found):
+    text = f"export UCX_TLS={transports}\nexport UCX_NET_DEVICES={devices}\nmpirun -np 2 python t.py\n"
+    findings = lint([launch.read(text.encode(), "run.sh")]).findings
+    assert [f.message.split()[0] for f in findings if "has no transport" in f.message] == found

@@ -1,20 +1,21 @@
 """Settings that undo each other, or undo the evidence.
 
-What it finds: blocking wait (it removes the watchdog, and with it the dump); error handling switched off; a dump asked
-of a recorder that is off; one setting under two names with two values; InfiniBand disabled and demanded; limits that
-cross; a log file without a log; a launch that does not fit what it is given: more (or fewer) processes than GPUs,
-another number of hosts than the job has, more ranks than MPI or the scheduler has places for, a launcher per rank that
-starts ranks itself, more threads than CPUs; a launch line that every host runs and that says the same host number, its
-own host's name or a port of its own on each of them; $SLURM_PROCID that the batch script fills in before the tasks
-exist; WORLD_SIZE of one host; a list of hosts as an address; options of torchrun behind the script; two jobs on one
-port; directives behind the first command; too little /dev/shm or locked memory; an interface that the pod does not
-have; a branch on the rank that gives ranks different values of what all must share; a loopback address for several
-hosts; launch lines of one job that name different meeting points, the same number twice, or fewer members than they
-wait for; branches on the host's number that meet at different ports; RANK that counts on its own host only; a batch of
-DeepSpeed that is not the product of its parts; a host that stands twice in DeepSpeed's hostfile; settings of NCCL where
-every program communicates by gloo; configurations of DeepSpeed and Accelerate that these refuse or ignore; loader
-workers on the 64 MiB of /dev/shm that containers have by default; workers that are left more time to stop than what
-stops them; a batch script that starts torchrun on its first host only; units that hide the GPUs or the network.
+What it finds: blocking wait (it removes the watchdog, and with it the dump); error handling switched off; a dump
+asked of a recorder that is off; one setting under two names with two values; InfiniBand disabled and demanded;
+devices of UCX that none of its transports uses; limits that cross; a log file without a log; a launch that does not
+fit what it is given: more (or fewer) processes than GPUs, another number of hosts than the job has, more ranks than
+MPI or the scheduler has places for, a launcher per rank that starts ranks itself, more threads than CPUs; a launch
+line that every host runs and that says the same host number, its own host's name or a port of its own on each of
+them; $SLURM_PROCID that the batch script fills in before the tasks exist; WORLD_SIZE of one host; a list of hosts as
+an address; options of torchrun behind the script; two jobs on one port; directives behind the first command; too
+little /dev/shm or locked memory; an interface that the pod does not have; a branch on the rank that gives ranks
+different values of what all must share; a loopback address for several hosts; launch lines of one job that name
+different meeting points, the same number twice, or fewer members than they wait for; branches on the host's number
+that meet at different ports; RANK that counts on its own host only; a batch of DeepSpeed that is not the product of
+its parts; a host that stands twice in DeepSpeed's hostfile; settings of NCCL where every program communicates by
+gloo; configurations of DeepSpeed and Accelerate that these refuse or ignore; loader workers on the 64 MiB of /dev/shm
+that containers have by default; workers that are left more time to stop than what stops them; a batch script that
+starts torchrun on its first host only; units that hide the GPUs or the network.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.
@@ -48,6 +49,7 @@ CODE = "ENV111"
 CAUSE = "wrong-environment"
 
 Scope = dict[str, Assignment]
+_UCX_RDMA = re.compile(r"(?:rc|ud|dc|ib)(?:_\w{1,10})?(?::aux)?$")
 
 
 def judge(settings: Settings) -> list[Finding]:
@@ -156,6 +158,23 @@ def _transports(sure: Scope) -> Iterator[Finding]:
     if cumem and nvls and number(cumem.value) == 0 and (number(nvls.value) or 0) > 0:
         message = "NCCL_CUMEM_ENABLE=0 switches NVLS off, and NCCL_NVLS_ENABLE asks for it."
         yield flagged(CODE, cumem, "warning", message, "Keep one of the two.", also=(nvls.ref,))
+    yield from _ucx(sure)
+
+
+def _ucx(sure: Scope) -> Iterator[Finding]:
+    """Transports of UCX and devices that none of them uses: `rc` with an interface, `tcp` with an RDMA port."""
+    transports, devices = sure.get("UCX_TLS"), sure.get("UCX_NET_DEVICES")
+    if transports is None or devices is None or not transports.value or not devices.value:
+        return
+    words = {word.strip() for word in transports.value.split(",")}
+    if words & {"all", ""} or transports.value.startswith("^") or devices.value.startswith(("^", "all")):
+        return
+    rdma, tcp = any(_UCX_RDMA.match(word) for word in words), "tcp" in words
+    ports = [re.search(r":\d{1,3}$", device.strip()) is not None for device in devices.value.split(",")]
+    if (rdma and not tcp and not any(ports)) or (tcp and not rdma and all(ports)):
+        message = f"UCX_TLS={transports.value} has no transport for UCX_NET_DEVICES={devices.value}."
+        fix = "Name RDMA ports (mlx5_0:1) for rc, ud and dc, interfaces (eth0) for tcp."
+        yield flagged(CODE, devices, "warning", message, fix, also=(transports.ref,))
 
 
 def _limits(sure: Scope) -> Iterator[Finding]:
