@@ -18,7 +18,7 @@ def size(text: str) -> int | None:
 
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "hr": 3600.0, "d": 86400.0}
-_SPAN = re.compile(r"\s*(\d{1,9})\s*(ms|sec|min|hr|[smhd])?(?:onds?|utes?|s)?(?![a-z])")
+_SPAN = re.compile(r"\s{0,8}(\d{1,9})\s{0,8}(ms|sec|min|hr|[smhd])?(?:onds?|utes?|s)?(?![a-z])")
 
 
 def seconds(text: str) -> int | None:

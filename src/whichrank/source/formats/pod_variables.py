@@ -87,7 +87,9 @@ def _in_compose(own: str, text: str, places: Mapping[str, int]) -> str:
     return ""
 
 
-_TEMPLATED = re.compile(r"(?:value|[A-Z][A-Z0-9_]*):\s*\{\{-?\s*(.*?)\s*-?\}\}\s*(?:#.*)?$")
+_TEMPLATED = re.compile(
+    r"(?<![A-Za-z0-9_])(?:value|[A-Z][A-Z0-9_]{0,80}):\s{0,8}\{\{-?([^{}\n]{0,300})\}\}\s{0,8}(?:#[^\n]{0,400})?$"
+)
 _QUOTED = re.compile(
     r"\b(?:quote|squote|toJson|toRawJson)\s*\)?$|^(?:include|template|tpl|printf|join|cat|range|if|end)\b"
 )
@@ -98,12 +100,17 @@ def bare_in_template(manifest: Manifest, name: str, value: Node) -> None:
     """`value: {{ .Values.n }}` of Helm without `| quote`: a number or a truth value arrives bare."""
     row = manifest.lines[value.line - 1] if value.line <= len(manifest.lines) else ""
     match = _TEMPLATED.search(row)
-    if match is None or value.style or _QUOTED.search(match[1]):
+    if match is None or value.style or _QUOTED.search(_inside(match)):
         return
     variable = catalogue().get(name) or others().get(name)
-    number = re.search(r"\bdefault\s+(?:-?\d+(?:\.\d+)?|true|false)\s*(?:\||$)", match[1])
+    number = re.search(r"\bdefault\s+(?:-?\d+(?:\.\d+)?|true|false)\s*(?:\||$)", _inside(match))
     if number or (variable is not None and variable.parser in _NUMERIC) or name == "OMP_NUM_THREADS":
         why = "the template puts in a bare number or boolean, and Kubernetes takes strings only"
         manifest.out.lost.append(
-            Lost(name, manifest.ref(value.line), why, f"Write: {{{{ {match[1]} | quote }}}}", "error")
+            Lost(name, manifest.ref(value.line), why, f"Write: {{{{ {_inside(match)} | quote }}}}", "error")
         )
+
+
+def _inside(match: re.Match[str]) -> str:
+    """What stands between the braces."""
+    return match[1].rstrip("-").strip()
