@@ -66,7 +66,8 @@ def test_every_pattern_is_linear_on_fragments_of_itself_and_of_the_samples() -> 
 )
 def test_the_attacks_find_what_is_slow(pattern: str | bytes) -> None:
     compiled = re.compile(pattern)
-    assert slow(compiled.search, texts(compiled, FIRST_SIZE), FIRST_LIMIT_S)
+    # The mildest of them takes 14 ms on texts of the first size, and the kernel's clock ticks every 4 to 10 ms.
+    assert slow(compiled.search, texts(compiled, 2 * FIRST_SIZE), FIRST_LIMIT_S)
     assert slow(compiled.search, texts(compiled, FULL_SIZE), LIMIT_S)
 
 
