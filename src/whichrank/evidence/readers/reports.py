@@ -323,10 +323,10 @@ def _of_table(table: list[tuple[int, str]]) -> Iterator[tuple[int, str, str, Out
     failing = [column for column, cell in enumerate(plain) if column and _BAD_CELL.match(cell)]
     for number, line, cells in rows:
         outcomes = {_good_or_bad(cells[column]) for column in failing if column < len(cells)}
-        for change in interventions().values() if len(outcomes) == 1 else ():
-            outcome = outcomes.copy().pop()
-            if change.within(cells[0]) and outcome != "unknown":
-                yield number, line, change.change, outcome
+        outcome = outcomes.pop() if len(outcomes) == 1 else "unknown"
+        if outcome != "unknown":
+            changes = (change.change for change in interventions().values() if change.within(cells[0]))
+            yield from ((number, line, change, outcome) for change in changes)
 
 
 def _good_or_bad(cell: str) -> Outcome:

@@ -16,7 +16,7 @@ from whichrank.model.verdict import Verdict
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.second_looks import OwnLine
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.reported_mismatches import mismatches, with_least
+from whichrank.timeline.collectives.reported_mismatches import mismatches
 from whichrank.timeline.identity.who import short_name
 
 _LATE = ("rank-stuck-in-user-code", "collective-order")
@@ -56,8 +56,7 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
 
 def _elsewhere(case: Case) -> set[int]:
     """Those that timed out in a call so small that they are at another place of the program."""
-    apart = next((found for found in mismatches(case) if found.aspect == "call"), None)
-    return set(with_least(apart)) if apart is not None else set()
+    return next((set(found.least) for found in mismatches(case) if found.least), set())
 
 
 def _not_timed_out(case: Case, spoken: SpokenLines) -> set[int]:

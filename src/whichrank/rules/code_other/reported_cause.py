@@ -70,7 +70,7 @@ def _is_sentence(text: str) -> bool:
 def _finding(case: Case, cause: str, seen: list[Seen]) -> Finding:
     lead = max(seen, key=lambda s: s.signature.grade)
     usual = causes()[cause].usual_category
-    category = observed(case) or usual if usual in ("hang", "crash") else usual
+    category = (observed(case) or usual) if usual in ("hang", "crash") else usual
     claim = Claim(
         CODE,
         cause,

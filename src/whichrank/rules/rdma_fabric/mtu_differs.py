@@ -62,8 +62,9 @@ def _of_queues(case: Case, queues: list[Seen], failed: list[Statement]) -> list[
     sizes = {size for told in by_host.values() for size in told}
     if len(sizes) < 2 or any(len(told) > 1 for told in by_host.values()):
         return []
-    told = " and ".join(f"{next(iter(mtu))} on {host}" for host, mtu in sorted(by_host.items())[:4])
-    signs = [next(iter(told.values())) for _, told in sorted(by_host.items())[:4]]
+    shown = [(host, *next(iter(mtus.items()))) for host, mtus in sorted(by_host.items())[:4]]
+    told = " and ".join(f"{mtu} on {host}" for host, mtu, _ in shown)
+    signs = [sign for _, _, sign in shown]
     message = f"The MTU of RDMA connections differs between hosts ({told}), and transfers fail."
     return [building.found(case, _CLAIM, [*signs, *failed[:2]], message, Grade.SUPPORTS)]
 

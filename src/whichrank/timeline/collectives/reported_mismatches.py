@@ -43,6 +43,8 @@ class Mismatch:
     seq: int | None
     hangs: bool = False
     """They wait for each other; torch's own check ends them."""
+    least: tuple[int, ...] = ()
+    """Where the aspect is `call`: the ranks in the smallest of the calls."""
 
 
 def mismatches(case: Case) -> list[Mismatch]:
@@ -81,11 +83,14 @@ def _differing(case: Case, seq: int, pile: dict[int, WatchdogTimeout]) -> Mismat
     aspect, brought = ("op", ops) if len(set(ops.values())) > 1 else ("shape", sizes)
     if len(set(brought.values())) < 2:
         return None
+    least: tuple[int, ...] = ()
     if aspect == "shape" and max(map(int, brought.values())) >= _ELSEWHERE * max(1, min(map(int, brought.values()))):
         aspect, brought = "call", {rank: f"{ops[rank]} of {size} elements" for rank, size in sizes.items()}
+        fewest = min(map(int, sizes.values()))
+        least = tuple(rank for rank, size in sizes.items() if int(size) == fewest)
     odd = minority(brought)
     signs = tuple(statement(case, pile[rank]) for rank in sorted(brought, key=lambda rank: (rank not in odd, rank)))
-    return Mismatch(aspect, brought, odd, odd, signs, next(iter(ops.values())), seq, hangs=True)
+    return Mismatch(aspect, brought, odd, odd, signs, next(iter(ops.values())), seq, hangs=True, least=least)
 
 
 def _read(case: Case, pile: list[FingerprintMismatch]) -> Mismatch | None:
@@ -134,12 +139,6 @@ def is_world(case: Case, told: Sequence[Event], members: int = 0) -> bool:
 def is_rank0_alone(found: Mismatch) -> bool:
     """Whether rank 0 waits in an operation of its own, and all others in one and the same."""
     return found.aspect == "op" and found.hangs and found.ranks == (0,)
-
-
-def with_least(found: Mismatch) -> tuple[int, ...]:
-    """The ranks that brought the least, of calls of different sizes."""
-    sizes = {rank: int(value.split()[-2]) for rank, value in found.brought.items()}
-    return tuple(rank for rank, size in sizes.items() if size == min(sizes.values()))
 
 
 def are_buckets(found: Mismatch) -> bool:

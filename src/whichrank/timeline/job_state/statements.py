@@ -60,6 +60,9 @@ TIMED_OUT: tuple[type[Event], ...] = (WatchdogTimeout, GlooTimeout, MonitoredBar
 
 """What says that a rank waited for others until it gave up."""
 
+_GAVE_UP = re.compile(r"(?i)\btim(?:ed|ing) ?out\b|Timeout")
+"""What an exception says that only ended a wait."""
+
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "importlib")
 
 
@@ -335,9 +338,6 @@ def first_to_fail(signs: Sequence[Statement]) -> list[Statement]:
 
 def ranks_of(signs: Iterable[Statement]) -> tuple[int, ...]:
     return tuple(sorted({s.rank for s in signs if s.rank is not None}))
-
-
-_GAVE_UP = re.compile(r"(?i)\btim(?:ed|ing) ?out\b|Timeout")
 
 
 def unless_all(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:

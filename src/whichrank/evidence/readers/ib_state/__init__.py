@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from whichrank.evidence.readers.ib_state.ports import Parser, Port
+from whichrank.evidence.readers.ib_state.ports import PROMPT, Parser, Port
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.prefixes import strip_ansi
 from whichrank.evidence.text.text_file import at_line_start, begins_line, chunks, is_text
@@ -23,8 +23,7 @@ _SHAPES = at_line_start(
     rb"NIC statistics:$|Settings for [\w.-]{1,32}:$",
     rb"(?:\d{1,5}/\d{1,5}: |link )[\w-]{1,40}/\d{1,3}:? (?:state|subnet_prefix|\w{3,60} \d)",
     rb"\d{1,6}: [\w.@-]{1,66}: <[A-Z0-9,_-]{0,200}> mtu ",
-    rb"(?:\[[\w.@-]{1,97}(?: [^\]\n]{0,60})?\]|[\w.-]{1,32}@[\w.-]{1,64}(?::[^$#\n]{0,60})?)[$#] ibv_devinfo\b",
-    rb"[A-Za-z][\w.-]{1,63} ?[$#>] ibv_devinfo\b",
+    b"(?:" + PROMPT.encode() + rb")ibv_devinfo\b",
 )
 _IN_SYSFS = re.compile(rb"infiniband/[\w-]{1,40}/ports/\d{1,3}/\w")
 _OF_RDMA = re.compile(rb"\"physical_state\" ?: ?\"")

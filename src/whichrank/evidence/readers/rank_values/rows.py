@@ -11,8 +11,8 @@ from whichrank.records.rank_values import Member, Quantity, RankValue, quantity
 MOST = 32_768
 """Cells that are kept of one file."""
 _LONGEST = 600
-_MOST_OF_HOST = 64
-"""Ranks."""
+_MOST_OF_HOST, _MOST_SHORT = 64, 64
+"""Ranks of one host, and names that a legend explains."""
 _NUMBER = r"[-+]?\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?"
 _WHOLE_NUMBER = re.compile(_NUMBER)
 _ROW = re.compile(
@@ -67,10 +67,10 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
     name, timed, step = "", False, -1
     legend: dict[str, str] = {}
     for number, line in lines:
-        if line.startswith("#"):
-            legend |= {short["name"]: short["meaning"] for short in _LEGEND.finditer(line)}
         if len(line) > _LONGEST:
             continue
+        if line.startswith("#") and len(legend) < _MOST_SHORT:
+            legend |= {short["name"]: short["meaning"] for short in _LEGEND.finditer(line)}
         if "ank" not in line and "ANK" not in line and not _IN_BRACKETS.match(line):
             lower = line.lower()
             step = _step(line, lower, step)

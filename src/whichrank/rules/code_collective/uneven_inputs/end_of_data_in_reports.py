@@ -53,12 +53,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     waiting, told = known_messages.stands_still(case), known_messages.seen(case, "told-uneven")
-    apart = next((m for m in reported_mismatches.mismatches(case) if m.aspect == "call"), None)
+    apart = next((m for m in reported_mismatches.mismatches(case) if m.least), None)
     if apart is not None and (told or _at_the_end(case)):
-        ranks = reported_mismatches.with_least(apart)
-        who = wording.ranks_text(ranks).capitalize()
+        who = wording.ranks_text(apart.least).capitalize()
         message = f"{who} left the loop while the others go on: {reported_mismatches.told(case, apart)}."
-        return [building.found(case, _CLAIM, [*apart.signs, *(s.sign for s in told)], message, Grade.SUPPORTS, ranks)]
+        return [
+            building.found(case, _CLAIM, [*apart.signs, *(s.sign for s in told)], message, Grade.SUPPORTS, apart.least)
+        ]
     if not waiting or not told or case.has_dumps:
         return []
     message = "The job hangs, and its ranks can run out of data at different times."
