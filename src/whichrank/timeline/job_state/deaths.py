@@ -58,15 +58,21 @@ def deaths(case: Case) -> list[Death]:
 
 
 def _death(case: Case, event: ElasticFailure | ProcessExit, rank: int | None, ended: set[int]) -> Death | None:
-    code, number = event.exitcode, event.signal
-    if number is None and code is not None and 128 < code < 160:  # a shell's way to tell a signal
-        number = code - 128
+    code, number = event.exitcode, signal_of(event)
     if (code in (None, 0)) and number is None:
         return None
     heard = statement(case, event)
     if rank != heard.rank:
         heard = Statement(heard.text, heard.ref, rank, None, heard.time_ns, heard.about_ns, heard.host, None, event)
     return Death(heard, code, number, event.pid in ended)
+
+
+def signal_of(event: ElasticFailure | ProcessExit) -> int | None:
+    """The signal by which a process ended."""
+    code = event.exitcode
+    if event.signal is None and code is not None and 128 < code < 160:  # a shell's way to tell a signal
+        return code - 128
+    return event.signal
 
 
 def _ended_by_agent(case: Case) -> set[int]:

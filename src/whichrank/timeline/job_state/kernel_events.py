@@ -18,6 +18,7 @@ from whichrank.records.hardware import KernelEvent, Value, address
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
 from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.job_state import deaths
 
 _OLD_NS = 6 * 3600 * 10**9
 """Where nothing tells when the job ran, an event this much older than the end of its log is of another day's work."""
@@ -178,9 +179,7 @@ def _of_another_job(case: Case, event: KernelEvent) -> bool:
 
 def _was_ended(event: Event) -> bool:
     """Whether this is the end of a process that somebody else ended."""
-    if not isinstance(event, ProcessExit | ElasticFailure):
-        return False
-    return event.signal in _FROM_OUTSIDE or event.exitcode in {c for s in _FROM_OUTSIDE for c in (-s, 128 + s)}
+    return isinstance(event, ProcessExit | ElasticFailure) and deaths.signal_of(event) in _FROM_OUTSIDE
 
 
 def _failed_otherwise(case: Case) -> bool:
