@@ -7,11 +7,12 @@ Prints one JSON text: milliseconds of a step without the guard, what it adds, an
 Blocks come as off, on, on, off, so that a drift weighs on both alike; each such four is one difference, and the
 interval is that of their mean. `trimmed` leaves a fifth of them out at either end.
 
-On a CPU the time is that of the process's CPU, all threads, so that a busy machine does not blur it; on a GPU it is
-the device's own clock between two marks in its stream, and nothing is waited for in between. A single rank measures
-what a rank does, without another one on the same GPU. The first steps, in which the guard measures how often it may
-look, don't count. `memory_mb` is what the process holds more once the guard is at work than before its first look, with
-what it imports; `device_mb` the same on the GPU, `device_peak_mb` with what lives for a moment (the slices).
+On a CPU the time is the CPU time of the process, all threads, as the mean of the ranks: a busy machine blurs it less
+than wall time. On a GPU it is the device's own clock between two marks in its stream, and nothing is waited for in
+between. A single rank measures what a rank does, without another one on the same GPU. The first steps, in which the
+guard measures how often it may look, don't count. `memory_mb` is what the process holds more once the guard is at work
+than before its first look, with what it imports; `device_mb` the same on the GPU, `device_peak_mb` with what lives for
+a moment (the slices).
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ def run(given: argparse.Namespace, rank: int, guard, folder: Path) -> None:
     fours = [max(3, round(given.seconds / (4 * steps * (time.perf_counter() - began) / 8)))]
     dist.broadcast_object_list(fours, 0)
     seconds = measured(step, guard, steps, fours[0], cuda)
+    if not cuda:
+        seconds = mean_of_ranks(seconds)
     if rank == 0:
         print(json.dumps({**told(seconds), "steps_of_a_block": steps, "ranks": dist.get_world_size(),
                           "parameters": sum(p.numel() for p in model.parameters()),
@@ -133,6 +136,12 @@ def measured(step, guard, steps: int, fours: int, cuda: bool) -> list[tuple[floa
         blocks = [other - one for one, other in pairwise(marks)]
     each = [block / steps for block in blocks]
     return [tuple(each[at : at + 4]) for at in range(0, len(each), 4)]
+
+
+def mean_of_ranks(own: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    every: list = [None] * dist.get_world_size()
+    dist.all_gather_object(every, own)
+    return [tuple(map(statistics.mean, zip(*ranks, strict=True))) for ranks in zip(*every, strict=True)]
 
 
 def mark(cuda: bool):
