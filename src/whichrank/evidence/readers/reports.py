@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from whichrank.evidence.text.quotations import DOCUMENTS
 from whichrank.evidence.text.text_file import is_text
-from whichrank.facts.interventions import interventions
+from whichrank.facts.interventions import UNCHANGED, did_nothing, interventions
 from whichrank.facts.messages import is_printed
 from whichrank.facts.phases import phase_in
 from whichrank.facts.required_words import may_match
@@ -54,16 +54,14 @@ _CLAUSE = re.compile(r"(?:,| but | however | whereas | while |;) ?", re.IGNORECA
 _NO_HELP = _any(
     r"(?:\b(?:did|does|do|has|have|had|is|was|would|could|can|will)(?: not|n['’]?t)|\b(?:never|cannot|not))"
     r" (?:\w{1,12} ){0,2}?(?:help|work|fix|solv|resolv|chang|matter|improv|affect|any ?thing)\w{0,4}",
-    r"\b(?:no|without|zero) (?:\w{1,12} )?(?:effect|difference|change|luck|help|success|improvement|avail)\b",
+    UNCHANGED,
     r"\bstill (?:\w{1,12} )?(?:hang|hung|fail|crash|freez|froz|stuck|stall|happen|occur|the same|slow)\w{0,4}",
     r"\bstill (?:\w{1,12} )?(?:dies|gets?|sees?|wrong)\b",
     r"\b(?:neither|nor|in vain|useless|unchanged)\b",
-    r"\b(?:same|identical) (?:error|result|problem|hang|behaviou?r|issue|crash|thing)",
     r"\bonly (?:delay|postpon)\w{0,3}",
     r"\bmakes? (?:it|things) worse",
     r"\b(?:hangs?|fails?|crashes) (?:anyway|too|as well|as before)",
     r"\bnone of (?:these|them|this|that)\b",
-    r"\bnothing (?:changed|helped|worked)\b",
 )
 _HELPED = _any(
     r"\b(?:help(?:s|ed)|work(?:s|ed)|fix(?:es|ed)|solv(?:es|ed)|resolv(?:es|ed)|cur(?:es|ed)|succeed(?:s|ed))\b",
@@ -210,11 +208,10 @@ def read(item: Item) -> Reading:
         records += [Trial(change, outcome, ref) for change, outcome in tried(unit.text, unit.heading)]
         weight = 2 if unit.line <= _TITLE_LINES and not _VAGUE.search(unit.text) else 1
         seen = complaints(unit.text)
+        phase = None if did_nothing(unit.text) else phase_in(unit.text)
         if seen and not is_printed(unit.text):
-            records += [Complaint(category, ref, weight, phase_in(unit.text)) for category in seen]
-        elif (
-            (phase := phase_in(unit.text)) is not None and _SWITCHED_OFF.search(unit.text) and _HELPED.search(unit.text)
-        ):
+            records += [Complaint(category, ref, weight, phase) for category in seen]
+        elif phase is not None and _SWITCHED_OFF.search(unit.text) and _HELPED.search(unit.text):
             records.append(Complaint("hang", ref, 0, phase))
     return Reading(list(records), "complete" if records else "ignored", "" if records else "no report in it")
 

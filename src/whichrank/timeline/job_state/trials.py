@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from whichrank.facts.interventions import ONE_HOST, interventions
+from whichrank.facts.interventions import ONE_HOST, did_nothing, interventions
+from whichrank.facts.messages import REPORT, signatures
+from whichrank.records.events.messages import KnownMessage
 from whichrank.records.trial import Symptom, Trial
 
 if TYPE_CHECKING:
@@ -28,6 +31,18 @@ def ruled_out(case: Case, cause: str) -> Trial | None:
         if trial.outcome == against and cause in interventions()[trial.change].refuted and not _disputed(case, trial):
             return trial
     return None
+
+
+def without_failed_trials(sightings: Sequence[KnownMessage]) -> list[KnownMessage]:
+    """Without what people say about a change that did nothing: it does not speak for the cause that it would fix."""
+    table = signatures()
+    return [
+        s
+        for s in sightings
+        if not (
+            (table[s.signature].library == REPORT or table[s.signature].role == "activity") and did_nothing(s.words)
+        )
+    ]
 
 
 def _disputed(case: Case, trial: Trial) -> bool:
