@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import io
-import lzma
 import zlib
 from collections.abc import Callable
 from importlib import import_module
@@ -25,7 +23,7 @@ MAGIC = {
     b"\x28\xb5\x2f\xfd": "zst",
 }
 LONGEST_MAGIC = max(map(len, MAGIC))
-BROKEN: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, lzma.LZMAError)
+BROKEN: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
 
 
 class Decompressor(Protocol):
@@ -146,9 +144,13 @@ def inflate(raw: BinaryIO, kind: str) -> Stream:
     if kind == "gz":
         return Inflated(raw, Gzip)
     if kind == "bz2":
+        import bz2
+
         return Inflated(raw, bz2.BZ2Decompressor)
     if kind == "xz":
-        return Inflated(raw, lambda: lzma.LZMADecompressor(memlimit=MEMORY))
+        import lzma
+
+        return Inflated(raw, lambda: lzma.LZMADecompressor(memlimit=MEMORY), lzma.LZMAError)
     return _zstd(raw)
 
 

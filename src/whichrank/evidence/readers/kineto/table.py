@@ -6,16 +6,18 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from whichrank.evidence.readers.kineto import kinds, scan
 from whichrank.evidence.readers.kineto.collectives import described, noted
 from whichrank.records.profiles.trace import COMMUNICATION, MARK, OPERATOR, PYTHON, Collective, Lane, Spans
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 MOST_SPANS = 12_000_000
 """Of one file; what is left is the beginning of the trace."""
@@ -292,6 +294,8 @@ _FARTHEST = 2**52
 
 
 def _nanoseconds(times: list[Any]) -> np.ndarray[Any, Any]:
+    from decimal import Decimal  # the scanner in C needs none
+
     if isinstance(times[0], Decimal):
         if not all(isinstance(t, Decimal) and t.is_finite() for t in times):
             raise TypeError("a span without a start")
@@ -306,6 +310,8 @@ def _nanoseconds(times: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def _exact(micros: Decimal) -> int:
+    from decimal import ROUND_HALF_EVEN, Decimal
+
     limited = min(max(micros, Decimal(-_FARTHEST)), Decimal(_FARTHEST))
     return int((limited * 1000).to_integral_value(ROUND_HALF_EVEN))
 
