@@ -48,6 +48,8 @@ def _own_place(frame: Frame, made: Call, source: RankSource) -> Value:
     """The rank, or the place in a group or a mesh."""
     if made.name in _TRANSLATES and len(made.args) > 1:
         return mixed(made.args)
+    if made.name == "get_rank" and any(keyword.arg != "group" for keyword in made.node.keywords):
+        return mixed(list(made.keywords.values()))  # `topology.get_rank(pipe=0, data=1)`: whoever stands there
     value, node = made.argument(Argument("group", 0))
     within = groups.of_mesh(made.node.func, made.receiver) or groups.group_text(value, node)
     if within and source.kind == "rank":

@@ -300,7 +300,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
             marks = of_types(inside) | frozenset().union(*(groups_of(value) for value in inside))
             if made.name == "append" and (longer := union(*(value.length for value in made.args))):
                 put, marks = put._replace(taint=union(put.taint, longer)), marks | {RAGGED}
-            frame.put_into(made.node.func.value, put.tagged(*marks), grows=True)
+            last = made.args[0] if made.name == "append" and len(made.args) == 1 else None
+            frame.put_into(made.node.func.value, put.tagged(*marks), grows=True, last=last)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
     _logged(frame, made)

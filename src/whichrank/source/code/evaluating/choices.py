@@ -68,6 +68,8 @@ def _decided(one: Value, other: Value, by: bool) -> tuple[Any, ...] | None:
 def chosen(test: Value, one: Value, two: Value) -> Value:
     """One value or the other, by a condition."""
     merged = join([one, two])
+    if one.items and two.items and merged.items is not None:
+        merged = merged._replace(items=tuple(chosen(test, a, b) for a, b in zip(one.items, two.items, strict=True)))
     if test.ranks is not None and one.ranks is not None and two.ranks is not None:
         picked = tuple(a if t else b for t, a, b in zip(test.ranks, one.ranks, two.ranks, strict=True))
         merged = merged._replace(ranks=picked)
@@ -145,7 +147,7 @@ def _is_none(value: Value) -> bool:
     return value.ranks is not None and value.ranks[0] is None
 
 
-def _elements(shape: str) -> object:
+def elements_of(shape: str) -> object:
     """The number of elements of a shape as written, `shape:4, 2`; the text itself where it is not a number."""
     try:
         return math.prod(math.ceil(float(part)) for part in shape.partition(":")[2].split(","))
@@ -156,7 +158,7 @@ def _elements(shape: str) -> object:
 def _other_length(one: Value, two: Value) -> bool:
     shapes = [{tag for tag in value.tags if tag.startswith("shape:")} for value in (one, two)]
     if shapes[0] and shapes[1]:
-        sizes = [{_elements(tag) for tag in found} for found in shapes]
+        sizes = [{elements_of(tag) for tag in found} for found in shapes]
         return sizes[0] != sizes[1]
     if one.items is not None and two.items is not None:
         return len(one.items) != len(two.items)

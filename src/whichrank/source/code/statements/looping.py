@@ -62,7 +62,8 @@ def for_loop(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
             length = union(counted.length, frame.ran_out[-1])
             loop = Loop("for", text, node.lineno, events, length, joined=frame.joined > 0)
             order = order_of(source)
-            loop.test = Value(ranks=counted.ranks, tags=source.tags, order=order if picks(order, node) else CLEAN)
+            order = order if picks(order, node.target, node.body) else CLEAN
+            loop.test = Value(ranks=counted.ranks, tags=source.tags, order=order)
             frame.emit(loop if not source.holds else _chosen(frame, loop, source))
     left = frame.loops.pop() - counted.length
     frame.ran_out.pop()

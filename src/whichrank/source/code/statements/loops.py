@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LOADER_NAME = re.compile(r"(?:\w*_)?(?:data_?)?loader\d?$", re.IGNORECASE)
 _ROUND = re.compile(r"\bceil\b|//\s*(?:self\.)?_?(?:world|num_replicas|num_shards|nranks)|total_size|drop_last|pad")
-_PEERS = frozenset({"send", "recv", "isend", "irecv"})
+_ONE_BY_ONE = frozenset({"send", "recv", "isend", "irecv", "new_group"})
 _MOST_ROUNDS = 8
 COUNTER = "counter"
 """Marks the numbers of a range()."""
@@ -78,15 +78,23 @@ def turns(frame: Frame, value: Value) -> Value:
 
 
 def unrolled(value: Value, node: ast.For | ast.AsyncFor) -> list[Value] | None:
-    """The loop variable turn by turn, where a short known loop talks to one peer after the other."""
-    if value.ranks is None or not all(isinstance(each, list) and len(each) <= _MOST_ROUNDS for each in value.ranks):
-        return None
-    if len({len(each) for each in value.ranks}) != 1 or node.orelse:
+    """The loop variable turn by turn, where a short known loop talks to one peer after the other, or makes groups."""
+    each = turn_by_turn(value)
+    if each is None or node.orelse:
         return None
     inside = [part for statement in node.body for part in walk(statement)]
     if any(isinstance(part, ast.Break | ast.Continue) for part in inside):
         return None
-    if not any(isinstance(part, ast.Call) and last_name(part.func) in _PEERS for part in inside):
+    if not any(isinstance(part, ast.Call) and last_name(part.func) in _ONE_BY_ONE for part in inside):
+        return None
+    return each
+
+
+def turn_by_turn(value: Value) -> list[Value] | None:
+    """What a loop takes turn by turn, where that is known and short."""
+    if value.ranks is None or not all(isinstance(each, list | tuple) for each in value.ranks):
+        return None
+    if len({len(each) for each in value.ranks}) != 1 or len(value.ranks[0]) > _MOST_ROUNDS:
         return None
     same = [len(set(map(str, turn))) == 1 for turn in zip(*value.ranks, strict=True)]
     taint = CLEAN if all(same) else union(value.taint, value.length)
