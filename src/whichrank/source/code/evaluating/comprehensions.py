@@ -78,7 +78,7 @@ def _groups_made(
         if group.ranks is None or key is None or not isinstance(key[0], int | str):
             return [], {}
         known[key[0]] = group.tagged(ONE_OF_SEVERAL)
-    return events, known
+    return (events, known) if len(known) > 1 else ([], {})  # four ranks are too few to see several groups
 
 
 def _says_kind(node: ast.expr) -> bool:

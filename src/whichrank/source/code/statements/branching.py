@@ -66,11 +66,11 @@ def assertion(frame: Frame, node: ast.Assert) -> bool:
     evaluate(frame, node.test)
     test = node.test
     for part in test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]:
-        if isinstance(part, ast.Compare) and ast.unparse(part).endswith(" is not None"):
-            text = dotted(part.left)
-            for known in (frame.env, frame.paths):
-                if text in known:
-                    known[text] = known[text]._replace(tags=known[text].tags - {"optional"})
+        if isinstance(part, ast.Compare) and ast.unparse(part).endswith(" is not None") and (text := dotted(part.left)):
+            value = evaluate(frame, part.left)
+            known = value.ranks if value.ranks is not None and None not in value.ranks else None
+            where = frame.env if isinstance(part.left, ast.Name) else frame.paths
+            where[text] = value._replace(tags=value.tags - {"optional"}, ranks=known)
     return False
 
 

@@ -38,7 +38,7 @@ _TWICE = 2  # loops nested deeper than this are read once: their variables rarel
 def for_loop(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
     source = evaluate(frame, node.iter)
     counted = turns(frame, source)
-    if (rounds := unrolled(source, node)) is not None:
+    if (rounds := unrolled(frame.function.module, source, node)) is not None:
         for value in rounds:
             frame.bind(node.target, value)
             frame.out += frame.inside(node.body)[0]

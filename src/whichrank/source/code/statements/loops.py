@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.containers import each_of
-from whichrank.source.code.index import Class, last_name
+from whichrank.source.code.index import Class, Module, last_name
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value, union
 from whichrank.source.nodes import walk
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LOADER_NAME = re.compile(r"(?:\w*_)?(?:data_?)?loader\d?$", re.IGNORECASE)
 _ROUND = re.compile(r"\bceil\b|//\s*(?:self\.)?_?(?:world|num_replicas|num_shards|nranks)|total_size|drop_last|pad")
-_ONE_BY_ONE = frozenset({"send", "recv", "isend", "irecv", "new_group"})
+_PEERS = frozenset({"send", "recv", "isend", "irecv"})
 _MOST_ROUNDS = 8
 COUNTER = "counter"
 """Marks the numbers of a range()."""
@@ -77,17 +77,17 @@ def turns(frame: Frame, value: Value) -> Value:
     return value
 
 
-def unrolled(value: Value, node: ast.For | ast.AsyncFor) -> list[Value] | None:
+def unrolled(module: Module, value: Value, node: ast.For | ast.AsyncFor) -> list[Value] | None:
     """The loop variable turn by turn, where a short known loop talks to one peer after the other, or makes groups."""
-    each = turn_by_turn(value)
+    each = turn_by_turn(value) if module.meets_some else None
     if each is None or node.orelse:
         return None
     inside = [part for statement in node.body for part in walk(statement)]
     if any(isinstance(part, ast.Break | ast.Continue) for part in inside):
         return None
-    if not any(isinstance(part, ast.Call) and last_name(part.func) in _ONE_BY_ONE for part in inside):
-        return None
-    return each
+    calls = {last_name(part.func) for part in inside if isinstance(part, ast.Call)}
+    cut = "new_group" in calls and len(each) > 1  # one turn means that four ranks are too few to see the groups
+    return each if cut or calls & _PEERS else None
 
 
 def turn_by_turn(value: Value) -> list[Value] | None:
