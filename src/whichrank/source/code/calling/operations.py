@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
 
 _OWN_PART = frozenset({
-    "reduce_scatter", "reduce_scatter_tensor", "_reduce_scatter_base", "scatter", "all_to_all_single", "all_to_all",
+    "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "_reduce_scatter_base", "scatter", "all_to_all",
+    "all_to_all_single",
 })  # fmt: skip
 """Operations after which every rank holds another part in the first argument."""
 _MESSAGES = frozenset({"send", "recv", "isend", "irecv"})
