@@ -21,6 +21,8 @@ class Intervention(NamedTuple):
     refuted: tuple[str, ...]
     """The causes that are out when it did not help (or, for a smaller job, when that worked)."""
     source: str
+    unless: str
+    """A known message that shows that it was not done, whatever people say."""
 
     def within(self, text: str) -> re.Match[str] | None:
         """Where the text speaks of it."""
@@ -34,6 +36,21 @@ SMALLER = (ONE_HOST, "one GPU only")
 """Smaller jobs: what works there speaks for nothing but what was seen."""
 
 
+UNCHANGED = (
+    r"\b(?:no|without|zero) (?:\w{1,12} )?(?:effect|difference|change|luck|help|success|improvement|avail)\b"
+    r"|\b(?:same|identical) (?:error|result|problem|hang|behaviou?r|issue|crash|thing|factor|speed|time)"
+    r"|\bnothing (?:changed|helped|worked)\b"
+    r"|\b(?:did|does|do|has|have|had)(?: not|n['’]?t) (?:\w{1,12} )?(?:help|chang|improv|matter)\w{0,3}"
+)
+"""How people say that a change did nothing, in any case."""
+_UNCHANGED = re.compile(UNCHANGED, re.IGNORECASE)
+
+
+def did_nothing(text: str) -> bool:
+    """Whether a sentence tells of something that was tried and changed nothing."""
+    return _UNCHANGED.search(text) is not None
+
+
 @cache
 def interventions() -> dict[str, Intervention]:
     """By the name of the change."""
@@ -41,5 +58,6 @@ def interventions() -> dict[str, Intervention]:
     for row in rows("interventions.csv"):
         shape = re.compile(row["pattern"], re.IGNORECASE)
         causes = (tuple(row["helped"].split()), tuple(row["refuted"].split()))
-        found[row["change"]] = Intervention(row["change"], tuple(row["words"].split()), shape, *causes, row["source"])
+        words = tuple(row["words"].split())
+        found[row["change"]] = Intervention(row["change"], words, shape, *causes, row["source"], row["unless"])
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from whichrank.model.evidence import Ref
@@ -49,6 +50,24 @@ def state_subject(case: Case, state: GpuState) -> Subject:
 def state_text(case: Case, state: GpuState) -> str:
     gpu = Gpu(state.host or "", state.index, state.uuid) if state.index is not None else None
     return gpu_text(case, state.host, state.bus_id or state.uuid or "", gpu)
+
+
+_SIBLINGS = 4
+
+
+def most_of(states: Sequence[GpuState], key: str) -> Callable[[GpuState], float | None]:
+    """What a GPU should show: its own maximum, or else what most GPUs of its model in this case show."""
+    models: dict[str, list[float]] = {}
+    for state in states:
+        if (value := state.number(key)) is not None:
+            models.setdefault(state.values.get("name", ""), []).append(value)
+    usual = {name: statistics.median(values) for name, values in models.items() if len(values) >= _SIBLINGS}
+
+    def most(state: GpuState) -> float | None:
+        own = state.number(f"{key}_max")
+        return own if own is not None else usual.get(state.values.get("name", ""))
+
+    return most
 
 
 # -- the finding

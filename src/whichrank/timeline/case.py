@@ -50,6 +50,7 @@ from whichrank.timeline.identity.who import (
 from whichrank.timeline.job_state.outcome import Finish, finish
 from whichrank.timeline.job_state.own_reports import without_own_reports
 from whichrank.timeline.job_state.statements import Index
+from whichrank.timeline.job_state.trials import without_failed_trials
 
 _GPUS_OF_A_NODE = 16
 
@@ -320,7 +321,7 @@ def build_case(records: Iterable[Any]) -> Case:
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
         loops={file: loops for r in of_kind(pile, "outline.Outline") for file, loops in r.loops.items()},
-        sightings=_blamed(_placed(_as_raised(read_by_others(pile), events), people), people),
+        sightings=_blamed(_placed(_as_raised(without_failed_trials(read_by_others(pile)), events), people), people),
         trials=of_kind(pile, "trial.Trial"),
         complaints=of_kind(pile, "trial.Complaint"),
         clues=of_kind(pile, "clue.CodeClue"),

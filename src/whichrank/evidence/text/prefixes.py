@@ -52,6 +52,8 @@ _RAY = re.compile(
 )
 _HOST_AND_RANK = re.compile(r"\[([A-Za-z][\w.-]{0,60}\d)\]\[(?:[rR]ank ?)?(\d{1,6})\]:? ")
 _POD = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?")
+_OBJECT = re.compile(r"(?:pod|node)/([\w.-]{1,253})(?:/[\w.-]{1,253})?:? ")
+"""As kubectl names things: `pod/trainer-2 `, `node/ip-10-1-44-7 kernel: `."""
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
 _SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([\w.-]{1,253}) [\w./@-]{1,64}\[(\d{1,10})\]: ")
 _TASK = re.compile(r" {0,6}(\d{1,6}): ")
@@ -289,6 +291,7 @@ def _tag(voice: Voice, text: str) -> re.Match[str] | None:
         return match
     if voice.host is None:
         match = _HOST.match(text) if first in _HOST_BEGINS else None
+        match = match or (_OBJECT.match(text) if text.startswith(("pod/", "node/")) else None)
         match = match or (_HOST_TOKEN.match(text) if voice.time_ns is not None else None)
         if match:
             voice.host = match[1]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.closest_cause import Closeness, closest
+from whichrank.facts.interventions import did_nothing
 from whichrank.facts.messages import recognise
 from whichrank.facts.taxonomy import causes
 from whichrank.model.contracts import Item
@@ -73,7 +74,7 @@ def new_lines(texts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, int, st
         for number, line in enumerate(data[:_LARGEST].decode("utf-8", "replace").split("\n"), 1):
             text = line[:_LONGEST]
             shape = _NUMBERS.sub("0", text[:200])
-            if shape in seen or not text.strip() or _FRAME.match(text):
+            if shape in seen or not text.strip() or _FRAME.match(text) or did_nothing(text):
                 continue
             seen.add(shape)
             yield label, number, text

@@ -74,12 +74,13 @@ _SPENT = {
 _CAPPED = 0.8
 """A limit below this share of the default, on few GPUs of the job: own threshold."""
 _LONG_US = 1_000_000
+_TELLING = ("reason", "slowed", "power_limit", "sm_clock")
 _SLOW, _HOT, _BUSY = 0.5, 80.0, 90.0
 """Share of the highest clock, degrees, percent: own thresholds; a GPU at work keeps well above half of its clock."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    states = [s for s in case.hardware.gpus if any(k.startswith("reason") or k == "power_limit" for k in s.values)]
+    states = [s for s in case.hardware.gpus if any(k.startswith(_TELLING) for k in s.values)]
     if not states and (told := known_messages.seen(case, "gpu-throttled-line")):
         return building.judged(case, _TOLD, "{who} has a GPU that is slowed down: {what}.", found=told)
     if not states:
@@ -119,14 +120,16 @@ def _by_time_spent(case: Case, states: Sequence[GpuState]) -> list[Finding]:
 
 
 def _by_clock(case: Case, states: Sequence[GpuState]) -> list[Finding]:
-    """Busy, hot, and at less than half of its clock, where nobody asked for the reasons."""
+    """Hot, not idle, and at less than half of its clock, where nobody asked for the reasons."""
+    most_of = hardware_findings.most_of(states, "sm_clock")
     for state in states:
-        clock, most = state.number("sm_clock"), state.number("sm_clock_max")
+        clock, most = state.number("sm_clock"), most_of(state)
         heat, busy = state.number("temperature"), state.number("utilization")
-        if any(key.startswith("reason") for key in state.values) or not (clock and most and heat and busy):
+        if any(key.startswith("reason") for key in state.values) or not (clock and most and heat):
             continue
-        if clock < _SLOW * most and heat >= _HOT and busy >= _BUSY:
-            told = f"SM clock {clock:.0f} of {most:.0f} MHz at {heat:.0f} C and {busy:.0f} % load"
+        if clock < _SLOW * most and heat >= _HOT and (busy is None or busy >= _BUSY):
+            load = f" and {busy:.0f} % load" if busy is not None else ""
+            told = f"SM clock {clock:.0f} of {most:.0f} MHz at {heat:.0f} C{load}"
             return [_finding(case, state, told, Grade.SUPPORTS, [hardware_findings.value_ref(state, told)])]
     return []
 

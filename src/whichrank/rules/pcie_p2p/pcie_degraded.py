@@ -8,10 +8,11 @@ started on a slower link than they could use, and floods of corrected PCIe error
 A badly seated board or riser, a damaged slot, a switch that trained down after errors.
 
 ## How it decides
-By nvidia-smi: current against maximum width. A lower generation of an idle GPU is power saving and is not judged. Where
-every GPU of the host shows the same width the machine may be built so: told with little confidence. So is an adapter
-of half its bandwidth or less by the kernel's own line, unless the logs of other hosts have no such line. Corrected
-errors in the kernel log count from a hundred of one device on.
+By nvidia-smi: current against maximum width, or against the other GPUs of the same model where nobody asked for the
+maximum. A lower generation of an idle GPU is power saving and is not judged. Where every GPU of the host shows the same
+width the machine may be built so: told with little confidence. So is an adapter of half its bandwidth or less by the
+kernel's own line, unless the logs of other hosts have no such line. Corrected errors in the kernel log count from a
+hundred of one device on.
 
 ## Example
 `Link Width / Max : 16x, Current : 8x` on one of eight GPUs
@@ -26,7 +27,7 @@ nvidia-smi shows the link at the GPU only, not the one above a switch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
@@ -62,14 +63,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not states and not case.hardware.kernel:
         return NotEvaluated("nvidia-smi -q, or the kernel log, of the hosts")
     newest = {(s.host, s.uuid or s.bus_id or s.index): s for s in states}
-    narrow = [s for s in newest.values() if _short(s, "pcie_width")]
-    slow = [s for s in newest.values() if _short(s, "pcie_gen") and _busy(s)]
+    most_of = {key: hardware_findings.most_of(list(newest.values()), key) for key in ("pcie_width", "pcie_gen")}
+    narrow = [s for s in newest.values() if _short(s, "pcie_width", most_of["pcie_width"])]
+    slow = [s for s in newest.values() if _short(s, "pcie_gen", most_of["pcie_gen"]) and _busy(s)]
     odd = narrow or slow
     if odd:
         state = odd[0]
         key = "pcie_width" if narrow else "pcie_gen"
-        have, most = state.values[key], state.values[f"{key}_max"]
-        words = f"PCIe {'width' if narrow else 'generation'} {have} of {most}"
+        words = f"PCIe {'width' if narrow else 'generation'} {state.values[key]} of {most_of[key](state):g}"
         alone = len(odd) * 2 <= len(newest)
         message = f"{hardware_findings.state_text(case, state)} runs at {words}."
         refs = [hardware_findings.value_ref(s, words) for s in odd[:3]]
@@ -103,8 +104,8 @@ def _by_kernel(case: Case) -> list[Finding]:
     return [_found(case, [event.ref], message, Grade.SUPPORTS if alone else Grade.HINTS, subject)]
 
 
-def _short(state: GpuState, key: str) -> bool:
-    have, most = state.number(key), state.number(f"{key}_max")
+def _short(state: GpuState, key: str, most_of: Callable[[GpuState], float | None]) -> bool:
+    have, most = state.number(key), most_of(state)
     return have is not None and most is not None and 0 < have < most
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from whichrank.facts.interventions import ONE_HOST, interventions
+from whichrank.facts.interventions import ONE_HOST, did_nothing, interventions
+from whichrank.facts.messages import REPORT, signatures
+from whichrank.records.events.messages import KnownMessage
 from whichrank.records.trial import Symptom, Trial
 
 if TYPE_CHECKING:
@@ -24,10 +27,24 @@ def effective(case: Case) -> list[Trial]:
 def ruled_out(case: Case, cause: str) -> Trial | None:
     """The trial that speaks against a cause: its remedy did not help, or the job works where the cause would act."""
     for trial in tried(case):
+        change = interventions()[trial.change]
         against = "helped" if trial.change == ONE_HOST else "did not help"
-        if trial.outcome == against and cause in interventions()[trial.change].refuted and not _disputed(case, trial):
+        done = not change.unless or change.unless not in case.index.sightings
+        if trial.outcome == against and cause in change.refuted and done and not _disputed(case, trial):
             return trial
     return None
+
+
+def without_failed_trials(sightings: Sequence[KnownMessage]) -> list[KnownMessage]:
+    """Without what people say about a change that did nothing: it does not speak for the cause that it would fix."""
+    table = signatures()
+    return [
+        s
+        for s in sightings
+        if not (
+            (table[s.signature].library == REPORT or table[s.signature].role == "activity") and did_nothing(s.words)
+        )
+    ]
 
 
 def _disputed(case: Case, trial: Trial) -> bool:

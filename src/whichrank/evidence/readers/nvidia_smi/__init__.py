@@ -55,7 +55,7 @@ def sniff(head: bytes, name: str) -> bool:
         return True
     if any(words in plain and shape.search(plain) for words, shape in _TABLES) or b"--query-gpu=" in plain:
         return True
-    if b", " in plain and any(words in plain for words in _COLUMNS) and _CSV.search(plain):
+    if any(words in plain for words in _COLUMNS) and _CSV.search(plain):
         return True
     return name.lower().startswith(("nvidia-smi", "nvidia_smi", "nvsmi")) and any(w in plain for w in _FAILED)
 

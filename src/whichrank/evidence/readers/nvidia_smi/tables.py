@@ -50,8 +50,9 @@ def parse_csv(lines: Lines) -> tuple[list[Draft], str, int | None, str]:
         if len(cells) < 2:
             continue
         draft = Draft(line=number, quote=line.strip())
-        if len(titles) == len(cells):
-            row = dict(zip(titles, cells, strict=True))
+        if 1 < len(cells) <= len(titles):
+            # Words of a comment may stand before the first title.
+            row = dict(zip(titles[-len(cells) :], cells, strict=True))
             _fill(draft, row)
             driver, taken = driver or row.get("driver_version", "")[:40], moment(row.get("timestamp", "")) or taken
         else:
