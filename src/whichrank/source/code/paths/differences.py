@@ -89,6 +89,14 @@ def _meeting(op: Op, rank: int) -> _Meeting | None:
     return _Meeting(op.name, op.group, tuple(sorted(members)), alike) if played else None
 
 
+def other_name(op: Op, other: Op) -> bool:
+    """Whether other ranks may come to this group by another name: `pairs[rank]` here, `pairs[rank - 1]` there."""
+    mine = set(map(str, op.members or ()))
+    if op.name != other.name or other.group in {"", op.group} or len(mine) < 2:
+        return False
+    return other.members is None or not mine.isdisjoint(map(str, other.members))
+
+
 def _same(one: _Meeting, other: _Meeting | None) -> bool:
     """Whether two ranks call the same: groups of one name, or one of several groups by its members."""
     if other is None or (one.name, one.members) != (other.name, other.members):

@@ -31,6 +31,7 @@ from whichrank.source.code.paths.differences import (
     first_difference,
     operation,
     ops,
+    other_name,
     place,
     root_of,
     speaks,
@@ -286,11 +287,12 @@ class Judge:
         if op.members is not None and all(isinstance(m, list) and everybody == set(m) for m in op.members):
             return False
         if op.members is not None and test.ranks is not None:
-            return all(
+            whole = all(
                 len({bool(test.ranks[m]) for m in members if isinstance(m, int) and 0 <= m < WORLD}) <= 1
                 for members in op.members
                 if isinstance(members, list)
             )
+            return whole or any(other_name(op, other) for other in ops(self.analysis.summary(self.function).events))
         if kinds <= {"rank", "part", "host"}:
             return not groups.splits(reasons, op.group)
         return _WITHIN_REPLICA.search(op.group) is not None
