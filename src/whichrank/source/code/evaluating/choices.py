@@ -100,6 +100,12 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
     return merged if filled is None else merged._replace(length=filled.length)
 
 
+def present(value: Value) -> Value:
+    """The same where it is known to be there: not None on any rank."""
+    known = value.ranks if value.ranks is not None and None not in value.ranks else None
+    return value._replace(tags=value.tags - {"optional"}, ranks=known)
+
+
 def _fields_by(test: Value, one: Value, two: Value, fields: Mapping[Any, Value]) -> Mapping[Any, Value]:
     """Entries of a dictionary that one arm alone changed depend on the condition."""
     before, after = one.fields or {}, two.fields or {}

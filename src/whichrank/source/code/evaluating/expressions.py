@@ -12,7 +12,7 @@ from whichrank.source.code.calling import implicit
 from whichrank.source.code.calling.handed_over import HANDED_OVER
 from whichrank.source.code.calling.sources import KEYS, asked_environment, rank_value
 from whichrank.source.code.evaluating import equal_sizes, neighbours
-from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, chosen, in_doubt, logic
+from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, chosen, in_doubt, logic, present
 from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_chance, within_world
 from whichrank.source.code.evaluating.containers import (
     each_of,
@@ -207,6 +207,11 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Value:
     frame.control.pop()
     if then or other:
         frame.emit(Fork(test, ast.unparse(node.test)[:120], node.lineno, then, other))
+    asked = ast.unparse(node.test) if isinstance(node.test, ast.Compare) else ""
+    if asked == f"{ast.unparse(node.orelse)} is None":
+        two = present(two)
+    elif asked == f"{ast.unparse(node.body)} is not None":
+        one = present(one)
     return chosen(test, one, two)
 
 

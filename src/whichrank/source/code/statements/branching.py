@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.calling import implicit
+from whichrank.source.code.evaluating.choices import present
 from whichrank.source.code.evaluating.expressions import evaluate
 from whichrank.source.code.events import (
     Exit,
@@ -67,10 +68,8 @@ def assertion(frame: Frame, node: ast.Assert) -> bool:
     test = node.test
     for part in test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]:
         if isinstance(part, ast.Compare) and ast.unparse(part).endswith(" is not None") and (text := dotted(part.left)):
-            value = evaluate(frame, part.left)
-            known = value.ranks if value.ranks is not None and None not in value.ranks else None
             where = frame.env if isinstance(part.left, ast.Name) else frame.paths
-            where[text] = value._replace(tags=value.tags - {"optional"}, ranks=known)
+            where[text] = present(evaluate(frame, part.left))
     return False
 
 
