@@ -31,6 +31,7 @@ from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotE
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import Trouble
+from whichrank.timeline.job_state import deaths
 
 CODE = "COLL110"
 CAUSE = "collective-desync"
@@ -55,8 +56,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [
         _finding(case, t)
         for t in case.troubles
-        if t.shape in ("lost", "undecided") or (t.shape == "stopped" and not t.meeting.p2p)
+        if (t.shape in ("lost", "undecided") or (t.shape == "stopped" and not t.meeting.p2p)) and not _ended(case, t)
     ]
+
+
+def _ended(case: Case, trouble: Trouble) -> bool:
+    """Whether the ranks that left no dump are known to have ended by themselves: then that is the cause."""
+    by_themselves = {d.sign.rank for d in deaths.deaths(case) if not d.by_launcher}
+    ranks = set(trouble.ranks) if trouble.shape == "lost" else set()
+    return bool(ranks) and ranks <= by_themselves and not any(deaths.waited(case, rank) for rank in ranks)
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
