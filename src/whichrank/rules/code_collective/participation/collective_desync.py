@@ -56,12 +56,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [
         _finding(case, t)
         for t in case.troubles
-        if (t.shape in ("lost", "undecided") or (t.shape == "stopped" and not t.meeting.p2p)) and not _ended(case, t)
+        if t.shape in ("lost", "undecided") or (t.shape == "stopped" and not t.meeting.p2p)
     ]
 
 
 def _ended(case: Case, trouble: Trouble) -> bool:
-    """Whether the ranks that left no dump are known to have ended by themselves: then that is the cause."""
+    """Whether the ranks that left no dump are known to have ended by themselves: what ended them is the cause."""
     by_themselves = {d.sign.rank for d in deaths.deaths(case) if not d.by_launcher}
     ranks = set(trouble.ranks) if trouble.shape == "lost" else set()
     return bool(ranks) and ranks <= by_themselves and not any(deaths.waited(case, rank) for rank in ranks)
@@ -70,16 +70,16 @@ def _ended(case: Case, trouble: Trouble) -> bool:
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = wording.lineup_of(case)
     due = trouble.due if trouble.due is not None else next(iter(trouble.meeting.joined.values()))
-    gone = trouble.shape == "lost"
+    gone, ended = trouble.shape == "lost", _ended(case, trouble)
     missing = (
         wording.ranks_text(trouble.ranks or trouble.candidates) if trouble.ranks or trouble.candidates else "the rest"
     )
     return Finding(
         code=CODE,
         cause=CAUSE,
-        category="hang",
+        category="crash" if ended else "hang",
         severity="error",
-        grade=trouble.graded(Grade.SUPPORTS),
+        grade=Grade.HINTS if ended else trouble.graded(Grade.SUPPORTS),
         kind="records",
         subject=Subject(
             ranks=trouble.ranks,
