@@ -15,7 +15,6 @@ from whichrank.evidence.text.quotations import DOCUMENTS
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.interventions import UNCHANGED, did_nothing, interventions
 from whichrank.facts.messages import is_printed
-from whichrank.facts.phases import phase_in
 from whichrank.facts.required_words import may_match
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
@@ -208,6 +207,8 @@ def read(item: Item) -> Reading:
     """Trials and complaints; nothing of a text that is too long to be a report."""
     if item.size > _LARGEST or item.label.lower().endswith(_NOT_PROSE):
         return Reading([], "ignored", "not a report of a person")
+    from whichrank.facts.phases import phase_in  # large patterns, and most evidence has no report
+
     records: list[Trial | Complaint] = []
     text = item.read().decode("utf-8", "replace")
     document = item.label.lower().endswith(DOCUMENTS)

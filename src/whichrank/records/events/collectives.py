@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from whichrank.records.events.base import Event
 
+SENDS = frozenset({"send", "isend", "send_object_list"})
+RECEIVES = frozenset({"recv", "irecv", "recv_object_list"})
+MESSAGES = SENDS | RECEIVES | {"batch_isend_irecv"}
+"""Functions of torch.distributed between two ranks."""
+
 
 class CollectiveStack(Event, kw_only=True):
     """The frames (innermost first) of the collective that failed."""

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from whichrank.records.dump import Frame
-from whichrank.records.events.collectives import InOperation
+from whichrank.records.events.collectives import MESSAGES, RECEIVES, SENDS, InOperation
 from whichrank.records.stack import ProcessStack, is_user_frame, main_thread
 from whichrank.timeline.collectives.troubles.trouble import Trouble
-from whichrank.timeline.job_state.activity import MESSAGES, RECEIVES, SENDS
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from whichrank.model.evidence import Ref
 from whichrank.records.events.base import Event, OfGroup
@@ -13,7 +14,9 @@ from whichrank.records.events.processes import Traceback
 from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
 from whichrank.records.stack import ProcessStack
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state.activity import Activity, of_frames
+
+if TYPE_CHECKING:
+    from whichrank.timeline.job_state.activity import Activity
 
 DEFAULT = "default_pg"
 _WATCHDOG: tuple[type[OfGroup], ...] = (WatchdogProgress, DumpSignal, WatchdogTimeout)
@@ -184,6 +187,8 @@ def _group(event: OfGroup) -> str:
 
 def last_words(case: Case) -> dict[int, tuple[Activity, Event]]:
     """Where each rank was when its communication failed: the stack of the exception that says so."""
+    from whichrank.timeline.job_state.activity import of_frames  # many patterns: only where there is a stack
+
     found: dict[int, tuple[Activity, Event]] = {}
     for event in case.events(Traceback):
         if event.rank is None or not event.frames or not _is_communication(event):

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whichrank.records.events.collectives import InOperation
+from whichrank.records.events.collectives import MESSAGES, InOperation
 from whichrank.records.outline import Loop
 from whichrank.timeline.collectives.troubles.loops import left
 from whichrank.timeline.collectives.waits import build_graph
-from whichrank.timeline.job_state.activity import MESSAGES
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case

@@ -54,10 +54,6 @@ _COLLECTIVES = (
     "scatter|scatter_object_list|all_to_all|all_to_all_single|send|recv|isend|irecv|batch_isend_irecv|"
     "monitored_barrier|send_object_list|recv_object_list|sync_global_devices|process_allgather|broadcast_one_to_all"
 )
-SENDS = frozenset({"send", "isend", "send_object_list"})
-RECEIVES = frozenset({"recv", "irecv", "recv_object_list"})
-MESSAGES = SENDS | RECEIVES | {"batch_isend_irecv"}
-"""Functions of torch.distributed between two ranks."""
 _IN_COLLECTIVE = re.compile(rf"^_?(?:{_COLLECTIVES})(?:_base|_coalesced)?$")
 _COLLECTIVE_FILES = re.compile(
     r"distributed|accelerate/utils/operations\.py$|deepspeed/comm/|horovod/|jax/experimental/multihost_utils\.py$"

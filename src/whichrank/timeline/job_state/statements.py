@@ -103,6 +103,8 @@ class Index:
         for number, event in enumerate(e for kind in _STATEMENTS for e in case.events(kind)):
             self.statements.setdefault(event.words, []).append((number, event))
         self._messages: dict[int, Statement] = {}
+        self.of_events: dict[int, Statement] = {}
+        """By the id of the event, which its statement holds."""
         self.sightings: dict[str, list[tuple[int, KnownMessage]]] = {}
         for number, sighting in enumerate(case.sightings):
             self.sightings.setdefault(sighting.signature, []).append((number, sighting))
@@ -219,10 +221,15 @@ def said_by_nccl(case: Case, *phrases: str) -> list[Statement]:
 
 
 def statement(case: Case, event: Event) -> Statement:
-    rank = rank_of(case, event)
-    local = event.local_rank if event.local_rank is not None else _spawned(case, event)
-    code = _place(event.frames, rank)
-    return Statement(event.words, event.ref, rank, local, event.time_ns, event.about_ns, event.host, code, event)
+    """What an event says, made once: many rules ask for the same ones."""
+    found = case.index.of_events.get(id(event))
+    if found is None:
+        rank = rank_of(case, event)
+        local = event.local_rank if event.local_rank is not None else _spawned(case, event)
+        code = _place(event.frames, rank)
+        found = Statement(event.words, event.ref, rank, local, event.time_ns, event.about_ns, event.host, code, event)
+        case.index.of_events[id(event)] = found
+    return found
 
 
 def nccl_statement(case: Case, process: NcclProcess, warning: NcclWarning) -> Statement:

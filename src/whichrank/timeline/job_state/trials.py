@@ -37,14 +37,13 @@ def ruled_out(case: Case, cause: str) -> Trial | None:
 
 def without_failed_trials(sightings: Sequence[KnownMessage]) -> list[KnownMessage]:
     """Without what people say about a change that did nothing: it does not speak for the cause that it would fix."""
-    table = signatures()
-    return [
-        s
-        for s in sightings
-        if not (
-            (table[s.signature].library == REPORT or table[s.signature].role == "activity") and did_nothing(s.words)
-        )
-    ]
+    return [s for s in sightings if not (_is_a_trial(s) and did_nothing(s.words))]
+
+
+def _is_a_trial(sighting: KnownMessage) -> bool:
+    """Whether it is what people say, or what a program does."""
+    signature = signatures()[sighting.signature]
+    return signature.library == REPORT or signature.role == "activity"
 
 
 def _disputed(case: Case, trial: Trial) -> bool:

@@ -19,6 +19,8 @@ from whichrank.timeline.steps.intervals import median
 
 TOGETHER = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "send_recv", ""}
 """Operations whose members end together; a broadcast's root may be gone long before the others."""
+_IN_PAIRS = ("send", "recv")
+"""Their numbers count on each side for itself."""
 ROUNDS = 40
 APART_NS = 500_000
 """Without names of groups: members whose ends lie further apart than this (and a tenth of the operation) never met."""
@@ -63,13 +65,14 @@ def match(ranks: Sequence[RankSteps]) -> Matched:
     rows: list[tuple[Ints, Ints, Ints]] = []
     steps: list[int] = []
     for index, one in enumerate(ranks):
-        keys = _keys(one)
-        for key, collective in keys:
-            if key not in numbers:
-                numbers[key] = len(what)
+        mine: list[int] = []
+        for key, collective in _keys(one):
+            number = numbers.setdefault(key, len(what))
+            if number == len(what):
                 what.append(collective)
                 steps.append(int(key[0]) if isinstance(key[0], int) else -1)
-        op = np.array([numbers[key] for key, _ in keys], np.int32)
+            mine.append(number)
+        op = np.array(mine, np.int32)
         rows.append((op, np.full(len(op), index, np.int32), np.arange(len(op), dtype=np.int32)))
     op, rank, call = (
         (np.concatenate(parts) if parts else np.empty(0, np.int32) for parts in zip(*rows, strict=True))
@@ -101,14 +104,17 @@ def _keys(one: RankSteps) -> list[tuple[tuple[object, ...], Collective]]:
     """What identifies each call on every rank that takes part: the step, the group, the operation, and how often."""
     seen: dict[tuple[object, ...], int] = defaultdict(int)
     found: list[tuple[tuple[object, ...], Collective]] = []
-    marked = one.marked
+    marked, ids = one.marked, one.ids.tolist()
+    told = [
+        (each, each.ranks or (each.group, each.desc, each.size), each.seq if each.op not in _IN_PAIRS else None)
+        for each in one.collectives
+    ]
     for what, step in zip(one.calls.what.tolist(), one.calls.step.tolist(), strict=True):
-        collective = one.collectives[what]
-        group: object = collective.ranks or (collective.group, collective.desc, collective.size)
-        number = (int(one.ids[step]) if step >= 0 else -1) if marked else 0
+        collective, group, seq = told[what]
+        number = (ids[step] if step >= 0 else -1) if marked else 0
         key = (number, group, collective.op)
-        if collective.seq is not None and collective.op not in ("send", "recv"):
-            found.append(((number, group, collective.op, "seq", collective.seq), collective))
+        if seq is not None:
+            found.append(((*key, "seq", seq), collective))
             continue
         seen[key] += 1
         found.append(((*key, seen[key]), collective))

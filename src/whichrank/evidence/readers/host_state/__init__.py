@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from whichrank.evidence.readers.host_state.tables import Tables
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.prefixes import strip_ansi
 from whichrank.evidence.text.text_file import at_line_start, begins_line, chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.host import HostState
+
+if TYPE_CHECKING:
+    from whichrank.evidence.readers.host_state.tables import Tables
 
 NAME = "host_state"
 
@@ -35,6 +38,8 @@ def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 def read(item: Item) -> Reading:
     """One `HostState` for all that the file says."""
+    from whichrank.evidence.readers.host_state.tables import Tables  # many patterns, and most evidence has none
+
     tables = Tables()
     number, size, whole = 0, 0, True
     for chunk in chunks(item.path):

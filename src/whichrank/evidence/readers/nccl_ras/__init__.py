@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from whichrank.evidence.readers.nccl_ras.json_report import read_json
-from whichrank.evidence.readers.nccl_ras.text_report import read_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 
@@ -39,6 +37,9 @@ def read(item: Item) -> Reading:
 
 def scan(data: bytes, source: str) -> Reading:
     """Every report in this text."""
+    from whichrank.evidence.readers.nccl_ras.json_report import read_json
+    from whichrank.evidence.readers.nccl_ras.text_report import read_text  # many patterns, and most evidence has none
+
     text = data.decode("utf-8", "replace")
     if "\x1b" in text:
         text = _ANSI.sub("", text)

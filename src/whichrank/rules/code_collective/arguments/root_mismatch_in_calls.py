@@ -22,12 +22,11 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
-from whichrank.records.events.collectives import InOperation
+from whichrank.records.events.collectives import MESSAGES, InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.reported_mismatches import minority
-from whichrank.timeline.job_state.activity import MESSAGES
 
 CODE = "COLL133"
 CAUSE = "root-mismatch"

@@ -31,11 +31,11 @@ from dataclasses import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.events.collectives import MESSAGES
 from whichrank.records.stack import main_thread
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import last_words, stack_ref
-from whichrank.timeline.job_state.activity import MESSAGES
 
 CODE = "COLL116"
 CAUSE = "conditional-collective"

@@ -29,13 +29,12 @@ from dataclasses import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
-from whichrank.records.events.collectives import InOperation
+from whichrank.records.events.collectives import MESSAGES, InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import point_to_point
 from whichrank.timeline.collectives.point_to_point import Circle
 from whichrank.timeline.collectives.troubles.trouble import Trouble
-from whichrank.timeline.job_state.activity import MESSAGES
 
 CODE = "COLL132"
 CAUSE = "p2p-unmatched"
