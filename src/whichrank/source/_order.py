@@ -71,9 +71,10 @@ _HOOKS = frozenset(
 )
 _HOOK_OWNERS = ("LightningModule", "LightningDataModule", "Callback", "TrainerCallback")  # fmt: skip
 _COLLECTIVES = frozenset({
-    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all",
+    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_single", "all_gather_object", "all_to_all",
     "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "gather", "reduce",
-    "reduce_scatter", "reduce_scatter_tensor", "scatter", "send", "recv", "isend", "irecv", "new_group",
+    "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "scatter", "send", "recv", "isend", "irecv",
+    "new_group",
 })  # fmt: skip
 _USES_CUDA = frozenset({
     "set_device", "init", "synchronize", "current_device", "empty_cache", "mem_get_info",

@@ -29,6 +29,10 @@ class Op:
     reduction: str = ""
     peer: Value = UNKNOWN
     """Destination or source of a point-to-point operation."""
+    message: Value = UNKNOWN
+    """What a point-to-point operation sends, or receives into."""
+    label: Value = UNKNOWN
+    """The tag of a message."""
     tag: str = ""
 
 

@@ -22,7 +22,7 @@ from whichrank.source.code.events import (
 )
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.statements.attempting import attempt
-from whichrank.source.code.statements.branching import if_statement, match_statement
+from whichrank.source.code.statements.branching import assertion, if_statement, match_statement
 from whichrank.source.code.statements.defining import class_body, definition
 from whichrank.source.code.statements.leaving import ends_process, never_returns
 from whichrank.source.code.statements.looping import for_loop, while_loop
@@ -228,8 +228,10 @@ class Frame:
         cast = union(value.cast, control) if FRACTION in value.tags else value.cast
         return value._replace(taint=union(value.taint, control), ranks=None, cast=cast)
 
-    def put_into(self, holder: ast.expr, value: Value, *, grows: bool = False, key: object = None) -> None:
-        """Something is put into a container, which may be longer then on some ranks."""
+    def put_into(
+        self, holder: ast.expr, value: Value, *, grows: bool = False, key: object = None, last: Value | None = None
+    ) -> None:
+        """Something is put into a container, which may be longer then on some ranks; `last` comes to its end."""
         text = self._container(holder)
         if grows and text.startswith("self.") and text.count(".") == 1:
             self.grows.add(text[5:])
@@ -260,7 +262,9 @@ class Frame:
         if value.taint or length != known.length or grows:
             marks = {GROWN, *(tag for tag in value.tags if tag.startswith((EACH, OF, RAGGED)))} if grows else set()
             taint, tags = union(known.taint, value.taint), known.tags | marks
-            where[text] = known._replace(taint=taint, length=length, tags=tags, ranks=None, items=None)
+            always = not (self.control or self.loops or self.skips or self.left)
+            items = (*known.items, last) if known.items is not None and last is not None and always else None
+            where[text] = known._replace(taint=taint, length=length, tags=tags, ranks=None, items=items)
 
     def _were_passed(self, functions: tuple[Callee, ...]) -> bool:
         """Whether functions came from the caller: it says on which ranks they are put somewhere."""
@@ -388,5 +392,5 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[Frame, Any], bool]] = {
     ast.With: with_block, ast.AsyncWith: with_block, ast.Return: Frame.leave, ast.Break: Frame.leave,
     ast.Continue: Frame.leave, ast.Raise: Frame.leave, ast.Expr: Frame.expression, ast.FunctionDef: definition,
     ast.AsyncFunctionDef: definition, ast.ClassDef: class_body, ast.Match: match_statement,
-    ast.Global: Frame.declare_global,
+    ast.Global: Frame.declare_global, ast.Assert: assertion,
 }  # fmt: skip

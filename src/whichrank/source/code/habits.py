@@ -42,8 +42,9 @@ def habits(project: Project, called: frozenset[str]) -> Iterator[Habit]:
         if "set_epoch" not in called and not any(_hands_on_set_epoch(file.module) for file in files):
             yield from _no_set_epoch(files)
         yield from _no_timeout(project, files)
-        for file in files:
-            yield from _no_device(file.module, file.calls)
+        if not any(_chooses_device(project, file) for file in files):
+            for file in files:
+                yield from _no_device(file.module, file.calls)
 
 
 def _calls(module: Module) -> dict[str, list[ast.Call]]:
@@ -228,7 +229,7 @@ def _no_device(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Hab
     """A barrier on NCCL guesses its device from the rank unless one is given."""
     inits = calls.get("init_process_group", [])
     nccl = [c for c in inits if any(isinstance(n, ast.Constant) and n.value == "nccl" for n in walk(c))]
-    if not nccl or any(_keyword(c, "device_id") is not None for c in inits) or "set_device" in calls:
+    if not nccl or any(_keyword(c, "device_id") is not None for c in inits):
         return
     on_cpu = _groups_on_cpu(module)
     for call in calls.get("barrier", []):
@@ -239,6 +240,16 @@ def _no_device(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Hab
         if full.startswith("torch.distributed") and _keyword(call, "device_ids") is None:
             said = "NCCL has to guess the device of this barrier, and no device was set"
             yield Habit("no device", place(module, call.lineno), said, (place(module, nccl[0].lineno),))
+
+
+def _chooses_device(project: Project, file: _File) -> bool:
+    """Whether a file sets the device, or calls a helper of a library that is named for it: `utils.get_device()`."""
+    if "set_device" in file.calls:
+        return True
+    named = (call for name, calls in file.calls.items() if name.endswith("_device") for call in calls)
+    texts = (resolve(file.module, text) for call in named if (text := dotted(call.func)))
+    roots = {name.partition(".")[0] for name in file.module.imports.values()} - {"torch"}
+    return any(text.partition(".")[0] in roots and project.find(text) is None for text in texts)
 
 
 def _groups_on_cpu(module: Module) -> set[str]:

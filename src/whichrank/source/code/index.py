@@ -73,6 +73,8 @@ class Module:
     """First parts of everything it imports."""
     trains: bool = False
     """Whether backward() is called anywhere in it."""
+    meets_some: bool = False
+    """Whether it talks to single ranks or makes groups of some."""
 
 
 @dataclass(slots=True)
@@ -162,6 +164,7 @@ def read_module(text: str, label: str, name: str) -> Module:
     module = Module(label, name, tree, text.split("\n"), walk(tree))
     module.body = Function(module, "<module>", tree.body)
     module.trains = ".backward(" in text
+    module.meets_some = any(word in text for word in ("send(", "recv(", "new_group("))
     _imports(module)
     _definitions(module, tree.body, None, None)
     return module

@@ -53,7 +53,9 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     case.habits += unseeded(project, called, analysis.seeded)
     case.habits += past_wrappers(analysis, called)
     case.habits += _schedules(analysis)
-    case.pairings += pairings(analysis)  # last: it reads functions again, for single calls of them
+    blocked, unlike = pairings(analysis)  # last: it reads functions again, for single calls of them
+    case.pairings += blocked
+    case.disagreements += unlike
     return case, analysis
 
 

@@ -15,7 +15,9 @@ _SYNCS = frozenset({
     "sync_module_states", "load_state_dict", "broadcast_parameters", "fully_shard", "setup", "broadcast_object_list",
     "broadcast_coalesced", "_broadcast_coalesced", "from_pretrained",
 })  # fmt: skip
-_AVERAGES = frozenset({"all_reduce", "all_reduce_coalesced", "reduce_scatter", "reduce_scatter_tensor"})
+_AVERAGES = frozenset(
+    {"all_reduce", "all_reduce_coalesced", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single"}
+)
 _ONE_NUMBER = frozenset({
     "norm", "vector_norm", "sum", "square", "mean", "max", "amax", "isfinite", "isnan", "isinf", "item", "any", "all",
     "numel", "get_total_norm", "clip_grad_norm_", "_foreach_norm", "len", "is_sparse", "size",

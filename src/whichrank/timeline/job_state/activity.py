@@ -49,10 +49,10 @@ class Activity:
 
 
 _COLLECTIVES = (
-    "all_reduce|all_gather|all_gather_into_tensor|all_gather_object|reduce_scatter|reduce_scatter_tensor|broadcast|"
-    "broadcast_object_list|barrier|reduce|gather|gather_object|scatter|scatter_object_list|all_to_all|all_to_all_single|"
-    "send|recv|isend|irecv|batch_isend_irecv|monitored_barrier|send_object_list|recv_object_list|"
-    "sync_global_devices|process_allgather|broadcast_one_to_all"
+    "all_reduce|all_gather|all_gather_into_tensor|all_gather_single|all_gather_object|reduce_scatter|"
+    "reduce_scatter_tensor|reduce_scatter_single|broadcast|broadcast_object_list|barrier|reduce|gather|gather_object|"
+    "scatter|scatter_object_list|all_to_all|all_to_all_single|send|recv|isend|irecv|batch_isend_irecv|"
+    "monitored_barrier|send_object_list|recv_object_list|sync_global_devices|process_allgather|broadcast_one_to_all"
 )
 _IN_COLLECTIVE = re.compile(rf"^_?(?:{_COLLECTIVES})(?:_base|_coalesced)?$")
 _COLLECTIVE_FILES = re.compile(

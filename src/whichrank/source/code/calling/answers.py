@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import Argument, RankSource, rank_sources
 from whichrank.source.code.calling.handed_over import waited_for
-from whichrank.source.code.calling.sources import asked_environment, rank_value
+from whichrank.source.code.calling.sources import asked_environment, of_another, rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, host_state, on_this_host
 from whichrank.source.code.evaluating.expressions import mixed
@@ -48,6 +48,8 @@ def _own_place(frame: Frame, made: Call, source: RankSource) -> Value:
     """The rank, or the place in a group or a mesh."""
     if made.name in _TRANSLATES and len(made.args) > 1:
         return mixed(made.args)
+    if of_another(made):
+        return mixed(list(made.keywords.values()))
     value, node = made.argument(Argument("group", 0))
     within = groups.of_mesh(made.node.func, made.receiver) or groups.group_text(value, node)
     if within and source.kind == "rank":

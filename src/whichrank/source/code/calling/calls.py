@@ -133,7 +133,7 @@ def _parts(frame: Frame, node: ast.Call) -> Call:
     name = last_name(func)
     receiver, receiver_text = UNKNOWN, ""
     if isinstance(func, ast.Attribute):
-        receiver_text = dotted(func.value)
+        receiver_text = text.rpartition(".")[0]
         root = receiver_text.partition(".")[0]
         imported = root in frame.function.module.imports and frame.lookup(root) is None
         receiver = UNKNOWN if imported else evaluate(frame, func.value)
@@ -167,7 +167,7 @@ def _alias(frame: Frame, func: ast.expr) -> tuple[str, Value] | None:
     """The function of a library that a variable stands for."""
     if isinstance(func, ast.Name):
         known = frame.lookup(func.id)
-    elif isinstance(func, ast.Attribute) and dotted(func.value) == "self" and frame.owner is not None:
+    elif frame.owner is not None and isinstance(func, ast.Attribute) and last_name(func.value) == "self":
         known = frame.paths.get(dotted(func)) or frame.analysis.attribute(frame.owner, func.attr)
     else:
         return None
@@ -300,7 +300,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
             marks = of_types(inside) | frozenset().union(*(groups_of(value) for value in inside))
             if made.name == "append" and (longer := union(*(value.length for value in made.args))):
                 put, marks = put._replace(taint=union(put.taint, longer)), marks | {RAGGED}
-            frame.put_into(made.node.func.value, put.tagged(*marks), grows=True)
+            last = made.args[0] if made.name == "append" and len(made.args) == 1 else None
+            frame.put_into(made.node.func.value, put.tagged(*marks), grows=True, last=last)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
     _logged(frame, made)

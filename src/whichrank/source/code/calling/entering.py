@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code import libraries
 from whichrank.source.code.calling import binding
-from whichrank.source.code.calling.sources import environment, rank_value
+from whichrank.source.code.calling.sources import environment, of_another, rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.evaluating.types import FRACTION
 from whichrank.source.code.events import (
@@ -91,7 +91,8 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
     if summary.asks_for and (asked := _asked(frame, made, bound.get(summary.asks_for, UNKNOWN), target)) is not None:
         return asked
     source = rank_sources("call").get(made.name)
-    if source is not None and source.kind in _RANKS and returns.ranks is None and not made.args:
+    own = source is not None and not made.args and not of_another(made)
+    if source is not None and own and source.kind in _RANKS and returns.ranks is None:
         return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
     items = (
         tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items

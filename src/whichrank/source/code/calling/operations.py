@@ -20,6 +20,7 @@ from whichrank.source.code.values import (
     WORLD,
     Origin,
     Value,
+    constant,
     union,
 )
 
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
 
 _OWN_PART = frozenset({
-    "reduce_scatter", "reduce_scatter_tensor", "_reduce_scatter_base", "scatter", "all_to_all_single", "all_to_all",
+    "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "_reduce_scatter_base", "scatter", "all_to_all",
+    "all_to_all_single",
 })  # fmt: skip
 """Operations after which every rank holds another part in the first argument."""
+_MESSAGES = frozenset({"send", "recv", "isend", "irecv"})
 
 
 def row_of(frame: Frame, made: Call) -> Collective | None:
@@ -86,6 +89,8 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
     event.root = ast.unparse(root_node) if root_node is not None else ""
     event.reduction = ast.unparse(op_node) if op_node is not None else ""
     event.peer = root
+    if spec.kind in _MESSAGES:
+        event.message, event.label = made.argument(Argument("tensor", 0))[0], _label(made)
     if spec.on.startswith("@"):
         event.tag = spec.on[1:]
     if spec.kind == "group" and "use_local_synchronization" in made.keywords:
@@ -104,19 +109,29 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
     if spec.call == "all_to_all_single":
         _half_split(frame, made, event)
     if spec.kind == "group":
-        if spec.call == "new_group":
-            members = made.argument(Argument("ranks", 0))[0]
-            alike = members.ranks is not None and len(set(map(str, members.ranks))) == 1
-            alike = alike or members.ranks == tuple([rank] for rank in range(WORLD))  # a group of its own for each
-            if (members.taint or members.length) and not alike:
-                frame.analysis.local_groups.append((event, union(members.taint, members.length)))
+        _own_members(frame, made, event)
         return libraries.group_value(made, inside_loop=bool(frame.loops))
     return libraries.result(frame, made, spec)
 
 
+def _own_members(frame: Frame, made: Call, event: Op) -> None:
+    """Members of a new group that every rank works out for itself."""
+    members = made.argument(Argument("ranks", 0))[0] if made.name == "new_group" else UNKNOWN
+    alike = members.ranks is not None and len(set(map(str, members.ranks))) == 1
+    alike = alike or members.ranks == tuple([rank] for rank in range(WORLD))  # a group of its own for each
+    if (members.taint or members.length) and not alike:
+        frame.analysis.local_groups.append((event, union(members.taint, members.length)))
+
+
+def _label(made: Call) -> Value:
+    """The tag of a message: 0 where none is given."""
+    value, node = made.argument(Argument("tag", 3))
+    return value if node is not None or "**" in made.keywords else constant(0)
+
+
 def _foreign_member(frame: Frame, event: Op, group: Value) -> None:
     """A member of one rank's group that uses another group here: its group waits for it."""
-    members = event.members or ()
+    members = [list(range(WORLD)) if each is None else each for each in event.members or ()]
     if not all(isinstance(each, list) for each in members):
         return
     for rank, mine in enumerate(members):
@@ -133,9 +148,15 @@ def _foreign_root(frame: Frame, made: Call, event: Op, group: Value) -> None:
     by_place = any((keyword.arg or "").startswith("group_") for keyword in made.node.keywords)
     if event.kind != "collective" or not event.group or not event.root or roots is None or by_place:
         return
-    if not group.tags & {ONE_OF_SEVERAL, "mesh"} or group.ranks is not None or frame.control or frame.left:
+    if frame.control or frame.left or not isinstance(roots[0], int) or len(set(roots)) > 1:
         return
-    if isinstance(roots[0], int) and len(set(roots)) == 1:
+    if group.ranks is None:
+        several = bool(group.tags & {ONE_OF_SEVERAL, "mesh"})
+    else:
+        several = any(
+            isinstance(each, list) and rank in each and roots[0] not in each for rank, each in enumerate(group.ranks)
+        )
+    if several:
         said = f"the root is rank {roots[0]} of the whole job, which is a member of one of several groups only"
         origin = Origin("part", f"the group {event.group} is another one on other ranks", *frame.at(made.node))
         frame.analysis.foreign_roots.append((event, origin, said))

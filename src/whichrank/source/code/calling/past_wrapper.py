@@ -62,7 +62,9 @@ def _on_inner(frame: Frame, made: Call) -> bool:
 
 def past_wrappers(analysis: Analysis, called: frozenset[str]) -> Iterator[Habit]:
     """Losses that are computed past the wrapper and differentiated; not where the program averages by itself."""
-    if "average_parameters" in called or any(map(averages_by_hand, analysis.project.modules.values())):
+    if not analysis.past_wrapper or "average_parameters" in called:
+        return
+    if any(map(averages_by_hand, analysis.project.modules.values())):
         return
     for function, line in dict.fromkeys(analysis.past_wrapper):
         inner = [at for where, at in analysis.inner_calls if where is function and at <= line]

@@ -11,6 +11,7 @@ from whichrank.source.code.evaluating.disks import asked_directory
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, per_rank, world_size
 
 if TYPE_CHECKING:
+    from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
 _SETTINGS = re.compile(r"(?:^|\.)(?:args|opts?|cfg|config|conf|hparams|options|flags|FLAGS|run_opts)\.\w+$")
@@ -37,6 +38,11 @@ def rank_value(frame: Frame, node: ast.AST, what: str, kind: str, axis: str) -> 
     elif kind in {"first", "last"}:
         ranks = tuple(rank == (0 if kind == "first" else WORLD - 1) for rank in range(WORLD))
     return Value(frozenset({origin}), ranks=ranks)
+
+
+def of_another(made: Call) -> bool:
+    """`topology.get_rank(pipe=0, data=1)`: the rank of whoever stands there, not this one."""
+    return made.name == "get_rank" and any(keyword.arg != "group" for keyword in made.node.keywords)
 
 
 def asked_environment(frame: Frame, node: ast.AST, name: ast.expr | None) -> Value:

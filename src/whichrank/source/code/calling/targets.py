@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.index import Class, Function, dotted, last_name
+from whichrank.source.code.index import Class, Function, last_name
 from whichrank.source.code.values import (
     Value,
 )
@@ -31,9 +31,9 @@ def callee_of(frame: Frame, made: Call) -> Value | None:
     if isinstance(func, ast.Name):
         return frame.lookup(func.id)
     if isinstance(func, ast.Attribute):
-        text = dotted(func)
-        if text and text in frame.paths:
-            return frame.paths[text]
+        known = frame.paths.get(f"{made.receiver_text}.{func.attr}") if made.receiver_text and frame.paths else None
+        if known is not None:
+            return known
         owner = made.receiver.thing if "itself" not in made.receiver.tags else None
         if isinstance(owner, Class) and frame.analysis.project.method(owner, func.attr) is None:
             return frame.analysis.attribute(owner, func.attr)

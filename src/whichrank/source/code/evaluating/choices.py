@@ -68,6 +68,8 @@ def _decided(one: Value, other: Value, by: bool) -> tuple[Any, ...] | None:
 def chosen(test: Value, one: Value, two: Value) -> Value:
     """One value or the other, by a condition."""
     merged = join([one, two])
+    if one.items and two.items and merged.items is not None:
+        merged = merged._replace(items=tuple(chosen(test, a, b) for a, b in zip(one.items, two.items, strict=True)))
     if test.ranks is not None and one.ranks is not None and two.ranks is not None:
         picked = tuple(a if t else b for t, a, b in zip(test.ranks, one.ranks, two.ranks, strict=True))
         merged = merged._replace(ranks=picked)
@@ -96,6 +98,12 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
         if test.ranks is not None and _is_object(one) and _is_object(two) and one.thing is not two.thing:
             merged = merged._replace(ranks=tuple(one.thing if truth else two.thing for truth in test.ranks))
     return merged if filled is None else merged._replace(length=filled.length)
+
+
+def present(value: Value) -> Value:
+    """The same where it is known to be there: not None on any rank."""
+    known = value.ranks if value.ranks is not None and None not in value.ranks else None
+    return value._replace(tags=value.tags - {"optional"}, ranks=known)
 
 
 def _fields_by(test: Value, one: Value, two: Value, fields: Mapping[Any, Value]) -> Mapping[Any, Value]:
@@ -145,7 +153,7 @@ def _is_none(value: Value) -> bool:
     return value.ranks is not None and value.ranks[0] is None
 
 
-def _elements(shape: str) -> object:
+def elements_of(shape: str) -> object:
     """The number of elements of a shape as written, `shape:4, 2`; the text itself where it is not a number."""
     try:
         return math.prod(math.ceil(float(part)) for part in shape.partition(":")[2].split(","))
@@ -156,7 +164,7 @@ def _elements(shape: str) -> object:
 def _other_length(one: Value, two: Value) -> bool:
     shapes = [{tag for tag in value.tags if tag.startswith("shape:")} for value in (one, two)]
     if shapes[0] and shapes[1]:
-        sizes = [{_elements(tag) for tag in found} for found in shapes]
+        sizes = [{elements_of(tag) for tag in found} for found in shapes]
         return sizes[0] != sizes[1]
     if one.items is not None and two.items is not None:
         return len(one.items) != len(two.items)

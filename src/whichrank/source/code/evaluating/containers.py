@@ -30,8 +30,7 @@ EACH = "each "
 
 def groups_of(value: Value) -> frozenset[str]:
     """The marks of a container that such a group is put into: one of several by then."""
-    several = "group" in value.tags and value.ranks is None
-    return frozenset({f"{EACH}group", f"{EACH}{ONE_OF_SEVERAL}"}) if several else frozenset()
+    return frozenset({f"{EACH}group", f"{EACH}{ONE_OF_SEVERAL}"}) if "group" in value.tags else frozenset()
 
 
 def each_of(base: Value) -> Value | None:
@@ -96,11 +95,12 @@ def put_there(frame: Frame, holder: ast.expr, key: object) -> Value | None:
 
 
 def item_at(base: Value, index: Value) -> Value | None:
-    """The element of a list or tuple at a place that is the same on all ranks."""
-    if base.items is None or index.ranks is None or not isinstance(index.ranks[0], int) or len(set(index.ranks)) > 1:
+    """The element of a list or tuple at a place, rank by rank where that differs."""
+    if base.items is None or index.ranks is None or not all(isinstance(place, int) for place in index.ranks):
         return None
-    picked = index.ranks[0]
-    return base.items[picked] if -len(base.items) <= picked < len(base.items) else None
+    if not all(-len(base.items) <= place < len(base.items) for place in index.ranks):
+        return None
+    return _for_each([base.items[place] for place in index.ranks], index)
 
 
 def _for_each(found: list[Value], index: Value) -> Value:

@@ -12,20 +12,18 @@ from whichrank.source.code.calling import implicit
 from whichrank.source.code.calling.handed_over import HANDED_OVER
 from whichrank.source.code.calling.sources import KEYS, asked_environment, rank_value
 from whichrank.source.code.evaluating import equal_sizes, neighbours
-from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, chosen, in_doubt, logic
+from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, chosen, in_doubt, logic, present
 from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_chance, within_world
 from whichrank.source.code.evaluating.containers import (
-    EACH,
     each_of,
     equal_chunk,
-    groups_of,
     item_at,
     looked_up,
     part_of,
     put_there,
 )
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, is_local_path
-from whichrank.source.code.evaluating.names import WRAPPERS, attribute, name
+from whichrank.source.code.evaluating.names import attribute, name
 from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.evaluating.types import FRACTION, of_types, wide
 from whichrank.source.code.events import Fork
@@ -47,6 +45,7 @@ from whichrank.source.code.values import (
 from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
+    from whichrank.source.code.evaluating.comprehensions import Comprehension
     from whichrank.source.code.frame import Frame
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -62,8 +61,6 @@ OWN_WIDTH = "own width"
 """Marks a tensor that is as wide as the longest sequence of this rank's batch."""
 _PADDED_FIELDS = frozenset({"input_ids", "attention_mask"})
 """What tokenizers pad to the longest sequence of a batch."""
-_NUMBERS = {"int": "int64", "len": "int64", "float": "float32"}
-"""The types of tensors that are made of what these give."""
 _SMALL = 1 << 20
 _MOST_FIELDS = 40
 
@@ -210,6 +207,11 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Value:
     frame.control.pop()
     if then or other:
         frame.emit(Fork(test, ast.unparse(node.test)[:120], node.lineno, then, other))
+    asked = ast.unparse(node.test) if isinstance(node.test, ast.Compare) else ""
+    if asked == f"{ast.unparse(node.orelse)} is None":
+        two = present(two)
+    elif asked == f"{ast.unparse(node.body)} is not None":
+        one = present(one)
     return chosen(test, one, two)
 
 
@@ -263,10 +265,11 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     drawn = implicit.operator_method(frame, base, node, "__getitem__")
     if drawn is not None and drawn.thing is not None:
         return drawn
-    if (wrapped := each_of(base)) is not None:
+    there = looked_up(base, index) or item_at(base, index)
+    if there is None and (wrapped := each_of(base)) is not None:
         return wrapped._replace(taint=union(wrapped.taint, index.taint)) if "group" in wrapped.tags else wrapped
     put = put_there(frame, node.value, key)
-    if (held := put or part_of(base, index, key) or looked_up(base, index) or item_at(base, index)) is not None:
+    if (held := put or part_of(base, index, key) or there) is not None:
         return join([base.fields[key], held]) if put is not None and base.fields and key in base.fields else held
     ranks = per_rank(lambda a, b: a[b], base, index)
     masked = bool(isinstance(node.slice, ast.Compare) or "mask" in index.tags) and bool(base.taint or index.taint)
@@ -287,49 +290,10 @@ def _cut_columns(frame: Frame, index: ast.expr) -> Taint:
     return union(*(value.taint for value in values if AMOUNT in value.tags))
 
 
-def _says_kind(node: ast.expr) -> bool:
-    """`isinstance(part, Linear)`: what kinds of parts there are is the same on all ranks."""
-    return isinstance(node, ast.Call) and last_name(node.func) in {"isinstance", "hasattr", "callable", "issubclass"}
+def _comprehension(frame: Frame, node: Comprehension) -> Value:
+    from whichrank.source.code.evaluating.comprehensions import comprehension
 
-
-def _missing(frame: Frame, condition: ast.expr) -> Taint:
-    """`x[1] is not None` as a filter: which elements of this rank's data are there."""
-    if not isinstance(condition, ast.Compare) or not isinstance(condition.left, ast.Subscript):
-        return CLEAN
-    none = isinstance(condition.comparators[0], ast.Constant) and condition.comparators[0].value is None
-    return frame.aside(condition.left)[1].taint if none else CLEAN
-
-
-def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
-    from whichrank.source.code.statements.loops import elements, turns
-
-    saved = dict(frame.env)
-    length, taint = CLEAN, CLEAN
-    for generator in node.generators:
-        source = evaluate(frame, generator.iter)
-        frame.bind(generator.target, elements(frame, source, generator.iter))
-        length = union(length, turns(frame, source).length)
-        taint = union(taint, source.taint)
-        for condition in generator.ifs:
-            length = union(length, evaluate(frame, condition).taint, _missing(frame, condition))
-    parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-    inside, value = frame.aside(*parts)
-    if inside:
-        from whichrank.source.code.events import Loop
-
-        frame.emit(Loop("for", ast.unparse(node.generators[0].iter)[:120], node.lineno, inside, length))
-    frame.env = saved
-    if isinstance(node, ast.SetComp):
-        length = union(length, value.taint)  # how many different ones there are
-    functions = functions_of([value])
-    tags = (value.tags & CARRIED) | ({"set"} if isinstance(node, ast.SetComp) else set())
-    tags |= {f"{EACH}{tag}" for tag in value.tags & WRAPPERS if "itself" not in value.tags}
-    tags |= of_types([value]) | groups_of(value)
-    elt = parts[-1]
-    if isinstance(elt, ast.Call) and isinstance(elt.func, ast.Name) and elt.func.id in _NUMBERS:
-        tags |= {f"dtype:{_NUMBERS[elt.func.id]}"}
-    own = value.taint if isinstance(node, ast.GeneratorExp) and _says_kind(node.elt) else union(value.taint, taint)
-    return Value(union(own, length), length, frozenset(tags), holds=functions)
+    return comprehension(frame, node)
 
 
 def _formatted(frame: Frame, node: ast.JoinedStr) -> Value:

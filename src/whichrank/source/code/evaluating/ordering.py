@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import collectives
@@ -98,14 +99,14 @@ def other_order(one: Value, two: Value) -> bool:
     return False
 
 
-def picks(order: Taint, node: ast.For | ast.AsyncFor) -> bool:
+def picks(order: Taint, target: ast.expr, body: Sequence[ast.AST]) -> bool:
     """Whether the loop variable says what is communicated: `all_reduce(x, group=g)`, `all_reduce(stats[name])`."""
     if any(isinstance(origin, Origin) and origin.kind == "time" for origin in order):
         return True  # results as they come are rarely the same data on all ranks
     if not order:
         return False
-    names = {part.id for part in walk(node.target) if isinstance(part, ast.Name)}
-    calls = (part for statement in node.body for part in walk(statement) if isinstance(part, ast.Call))
+    names = {part.id for part in walk(target) if isinstance(part, ast.Name)}
+    calls = (part for statement in body for part in walk(statement) if isinstance(part, ast.Call))
     for call in calls:
         if isinstance(call.func, ast.Name) and call.func.id in names:
             return True

@@ -19,9 +19,11 @@ _SAME = {"half": "float16", "float": "float32", "double": "float64", "long": "in
 RECEIVES: Mapping[str, tuple[tuple[str, int], tuple[str, int]]] = {
     "all_gather": (("tensor_list", 0), ("tensor", 1)),
     "all_gather_into_tensor": (("output_tensor", 0), ("input_tensor", 1)),
+    "all_gather_single": (("output_tensor", 0), ("input_tensor", 1)),
     "_all_gather_base": (("output_tensor", 0), ("input_tensor", 1)),
     "reduce_scatter": (("output", 0), ("input_list", 1)),
     "reduce_scatter_tensor": (("output", 0), ("input", 1)),
+    "reduce_scatter_single": (("output", 0), ("input", 1)),
     "all_to_all": (("output_tensor_list", 0), ("input_tensor_list", 1)),
     "all_to_all_single": (("output", 0), ("input", 1)),
     "gather": (("gather_list", 1), ("tensor", 0)),

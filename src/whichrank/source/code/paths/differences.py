@@ -18,6 +18,7 @@ from whichrank.source.code.events import (
 )
 from whichrank.source.code.index import Module
 from whichrank.source.code.paths.sequences import Step, keys
+from whichrank.source.code.values import WORLD, Value
 
 QUOTE, FAR = 300, 3
 
@@ -50,6 +51,57 @@ def crossed(here: list[Step], there: list[Step]) -> bool:
     one, two = keys(here), keys(there)
     plain = all(len(key) == 2 for key in (*one, *two))
     return plain and one != two and sorted(map(str, one)) == sorted(map(str, two)) and len({key[1] for key in one}) > 1
+
+
+def all_meet(here: list[Step], there: list[Step], test: Value) -> bool:
+    """Whether ranks on both sides get through, played with four where the members of all groups are known."""
+    if test.ranks is None or any(len(step.key) != 2 for step in (*here, *there)):
+        return False
+    todo = [[_meeting(step.op, rank) for step in (here if truth else there)] for rank, truth in enumerate(test.ranks)]
+    if any(None in each or len({m.group for m in each if m}) > len({m.members for m in each if m}) for each in todo):
+        return False
+    while any(todo):
+        fronts = [each[0] if each else None for each in todo]
+        ready = next((m for m in fronts if m and all(_same(m, fronts[other]) for other in m.members)), None)
+        if ready is None:
+            return False
+        for member in ready.members:
+            todo[member].pop(0)
+    return True
+
+
+class _Meeting(NamedTuple):
+    name: str
+    group: str
+    members: tuple[int, ...]
+    shared: bool
+    """Whether all ranks mean the same group by that name."""
+
+
+def _meeting(op: Op, rank: int) -> _Meeting | None:
+    """An operation with the ranks that meet in it; nothing where they are not known, or are not all played."""
+    each = op.members if op.group else (list(range(WORLD)),) * WORLD
+    members = each[rank] if each is not None else None
+    if op.kind != "collective" or not isinstance(members, list) or rank not in members:
+        return None
+    alike = len(set(map(str, each or ()))) == 1
+    played = set(members) <= set(range(WORLD))
+    return _Meeting(op.name, op.group, tuple(sorted(members)), alike) if played else None
+
+
+def other_name(op: Op, other: Op) -> bool:
+    """Whether other ranks may come to this group by another name: `pairs[rank]` here, `pairs[rank - 1]` there."""
+    mine = set(map(str, op.members or ()))
+    if op.name != other.name or other.group in {"", op.group} or len(mine) < 2:
+        return False
+    return other.members is None or not mine.isdisjoint(map(str, other.members))
+
+
+def _same(one: _Meeting, other: _Meeting | None) -> bool:
+    """Whether two ranks call the same: groups of one name, or one of several groups by its members."""
+    if other is None or (one.name, one.members) != (other.name, other.members):
+        return False
+    return one.group == other.group or not (one.shared or other.shared)
 
 
 def far(step: Step) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from whichrank.records.code import Pairing
+from whichrank.model.evidence import Ref
+from whichrank.records.code import Disagreement, Pairing
 from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.evaluating.neighbours import neighbour
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op, exits
 from whichrank.source.code.index import Function
 from whichrank.source.code.paths.differences import operation
+from whichrank.source.code.paths.messages import Side, same_label, unlike
 from whichrank.source.code.paths.world import ranks_played
 from whichrank.source.code.values import WORLD, differs
 
@@ -30,15 +33,21 @@ class _Rank:
     at: int = 0
     posted: list[tuple[Op, int]] = field(default_factory=list)
     """Operations that were started and have not met their other half."""
+    met: list[tuple[Side, Side]] = field(default_factory=list)
+    """Operations that met their other half."""
 
     @property
     def current(self) -> tuple[Op, int] | None:
         return self.todo[self.at] if self.at < len(self.todo) else None
 
 
-def pairings(analysis: Analysis) -> list[Pairing]:
-    """What can't finish, for every function that sends or receives itself, and for those that nobody calls."""
-    return _Player(analysis).all()
+def pairings(analysis: Analysis) -> tuple[list[Pairing], list[Disagreement]]:
+    """What can't finish, for every function that sends or receives itself, and for those that nobody calls.
+
+    Besides, messages that do not fit into what receives them.
+    """
+    player = _Player(analysis)
+    return player.all(), list(player.unlike.values())
 
 
 class _Player:
@@ -55,6 +64,7 @@ class _Player:
         """With how many ranks the functions of a file are played."""
         self.once = False
         """Whether a loop was played once because nothing says how many turns it has."""
+        self.unlike: dict[Ref, Disagreement] = {}
 
     def all(self) -> list[Pairing]:
         own = []
@@ -114,6 +124,9 @@ class _Player:
             pass
         result = _stuck(ranks)
         if result is None:
+            met = (pair for rank in ranks for pair in rank.met)
+            for found in filter(None, itertools.starmap(unlike, met)):
+                self.unlike.setdefault(found.operation.ref, found)
             return None
         guessed = any(neighbour(op.peer, 0) is not None for rank in ranks for op, _ in rank.todo)
         guessed = guessed or (self.once and any(_repeats(rank.todo) for rank in ranks))
@@ -259,17 +272,22 @@ def _meets(ranks: list[_Rank], number: int, op: Op, peer: int) -> bool:
     """Match a blocking half with what its peer stands at or has posted."""
     other = ranks[peer]
     wanted = ("recv", "irecv") if op.kind == "send" else ("send", "isend")
-    half = next((posted for posted in other.posted if posted[0].kind == wanted[1] and posted[1] == number), None)
-    if half is not None:
-        other.posted.remove(half)
-        ranks[number].at += 1
-        return True
+    mine = (op, number)
+    for half in other.posted:
+        if half[0].kind == wanted[1] and half[1] == number and same_label(mine, (half[0], peer)):
+            other.posted.remove(half)
+            ranks[number].met.append((mine, (half[0], peer)))
+            ranks[number].at += 1
+            return True
     current = other.current
-    if current is not None and current[0].kind == wanted[0] and current[1] == number and peer != number:
-        ranks[number].at += 1
-        other.at += 1
-        return True
-    return False
+    if current is None or current[0].kind != wanted[0] or current[1] != number or peer == number:
+        return False
+    if not same_label(mine, (current[0], peer)):
+        return False
+    ranks[number].met.append((mine, (current[0], peer)))
+    ranks[number].at += 1
+    other.at += 1
+    return True
 
 
 def _stuck(ranks: list[_Rank]) -> Pairing | None:

@@ -23,6 +23,7 @@ from whichrank.source.code.index import Function
 from whichrank.source.code.paths import even, groups, updates
 from whichrank.source.code.paths.differences import (
     Rest,
+    all_meet,
     asks_for_group,
     constant_text,
     crossed,
@@ -30,6 +31,7 @@ from whichrank.source.code.paths.differences import (
     first_difference,
     operation,
     ops,
+    other_name,
     place,
     root_of,
     speaks,
@@ -180,6 +182,7 @@ class Judge:
         elif left == {"continue", "break"}:
             (here if one_end == "continue" else there).extend(self.skipped_behind(after, "break"))
             shape = "break"
+        met = all_meet(here, there, event.test)
         if not crossed(here, there):
             here, there = (
                 [s for s in self.concerned(side, event.test, reasons) if not asks_for_group(event.text, s.op)]
@@ -188,7 +191,7 @@ class Judge:
         made = [[s for s in self.sequences.of(arm) if s.op.kind == "group"] for arm in (event.then, event.other)]
         if keys(made[0]) != keys(made[1]):  # a group is made by all ranks at once, whatever follows
             self.add("branch", reasons, event.line, event.text, *made, test_value=event.test)
-        elif keys(here) != keys(there):
+        elif keys(here) != keys(there) and not met:
             self.add(shape, reasons, event.line, event.text, here, there, test_value=event.test)
         else:
             self._details(reasons, here, there)
@@ -284,11 +287,12 @@ class Judge:
         if op.members is not None and all(isinstance(m, list) and everybody == set(m) for m in op.members):
             return False
         if op.members is not None and test.ranks is not None:
-            return all(
+            whole = all(
                 len({bool(test.ranks[m]) for m in members if isinstance(m, int) and 0 <= m < WORLD}) <= 1
                 for members in op.members
                 if isinstance(members, list)
             )
+            return whole or any(other_name(op, other) for other in ops(self.analysis.summary(self.function).events))
         if kinds <= {"rank", "part", "host"}:
             return not groups.splits(reasons, op.group)
         return _WITHIN_REPLICA.search(op.group) is not None

@@ -6,13 +6,14 @@ import ast
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.calling import implicit
+from whichrank.source.code.evaluating.choices import present
 from whichrank.source.code.evaluating.expressions import evaluate
 from whichrank.source.code.events import (
     Exit,
     Fork,
     exits,
 )
-from whichrank.source.code.index import last_name
+from whichrank.source.code.index import dotted, last_name
 from whichrank.source.code.statements.merging import asks_world, merged
 from whichrank.source.code.values import (
     UNKNOWN,
@@ -59,6 +60,17 @@ def if_statement(frame: Frame, node: ast.If) -> bool:
     frame.env = merged(test, env, frame.env, world)
     frame.paths = merged(test, own, frame.paths, world)
     return ended and other_ended
+
+
+def assertion(frame: Frame, node: ast.Assert) -> bool:
+    """`assert group is not None`: behind it every rank has one."""
+    evaluate(frame, node.test)
+    test = node.test
+    for part in test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]:
+        if isinstance(part, ast.Compare) and ast.unparse(part).endswith(" is not None") and (text := dotted(part.left)):
+            where = frame.env if isinstance(part.left, ast.Name) else frame.paths
+            where[text] = present(evaluate(frame, part.left))
+    return False
 
 
 def _parted(frame: Frame, taint: Taint, ways: set[Exit]) -> None:

@@ -38,7 +38,7 @@ _TWICE = 2  # loops nested deeper than this are read once: their variables rarel
 def for_loop(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
     source = evaluate(frame, node.iter)
     counted = turns(frame, source)
-    if (rounds := unrolled(source, node)) is not None:
+    if (rounds := unrolled(frame.function.module, source, node)) is not None:
         for value in rounds:
             frame.bind(node.target, value)
             frame.out += frame.inside(node.body)[0]
@@ -62,7 +62,8 @@ def for_loop(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
             length = union(counted.length, frame.ran_out[-1])
             loop = Loop("for", text, node.lineno, events, length, joined=frame.joined > 0)
             order = order_of(source)
-            loop.test = Value(ranks=counted.ranks, tags=source.tags, order=order if picks(order, node) else CLEAN)
+            order = order if picks(order, node.target, node.body) else CLEAN
+            loop.test = Value(ranks=counted.ranks, tags=source.tags, order=order)
             frame.emit(loop if not source.holds else _chosen(frame, loop, source))
     left = frame.loops.pop() - counted.length
     frame.ran_out.pop()

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.containers import each_of
-from whichrank.source.code.index import Class, last_name
+from whichrank.source.code.index import Class, Module, last_name
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value, union
 from whichrank.source.nodes import walk
 
@@ -77,16 +77,24 @@ def turns(frame: Frame, value: Value) -> Value:
     return value
 
 
-def unrolled(value: Value, node: ast.For | ast.AsyncFor) -> list[Value] | None:
-    """The loop variable turn by turn, where a short known loop talks to one peer after the other."""
-    if value.ranks is None or not all(isinstance(each, list) and len(each) <= _MOST_ROUNDS for each in value.ranks):
-        return None
-    if len({len(each) for each in value.ranks}) != 1 or node.orelse:
+def unrolled(module: Module, value: Value, node: ast.For | ast.AsyncFor) -> list[Value] | None:
+    """The loop variable turn by turn, where a short known loop talks to one peer after the other, or makes groups."""
+    each = turn_by_turn(value) if module.meets_some else None
+    if each is None or node.orelse:
         return None
     inside = [part for statement in node.body for part in walk(statement)]
     if any(isinstance(part, ast.Break | ast.Continue) for part in inside):
         return None
-    if not any(isinstance(part, ast.Call) and last_name(part.func) in _PEERS for part in inside):
+    calls = {last_name(part.func) for part in inside if isinstance(part, ast.Call)}
+    cut = "new_group" in calls and len(each) > 1  # one turn means that four ranks are too few to see the groups
+    return each if cut or calls & _PEERS else None
+
+
+def turn_by_turn(value: Value) -> list[Value] | None:
+    """What a loop takes turn by turn, where that is known and short."""
+    if value.ranks is None or not all(isinstance(each, list | tuple) for each in value.ranks):
+        return None
+    if len({len(each) for each in value.ranks}) != 1 or len(value.ranks[0]) > _MOST_ROUNDS:
         return None
     same = [len(set(map(str, turn))) == 1 for turn in zip(*value.ranks, strict=True)]
     taint = CLEAN if all(same) else union(value.taint, value.length)
