@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.watched import Done, environment, free_port, run, whichrank
+from tests.run.watched import Done, environment, forked, free_port, run, whichrank
 
 HERE = Path(__file__).parent / "trainers"
 TRAINERS = ("accelerate", "lightning", "transformers", "ray")
@@ -35,11 +35,19 @@ def each(quick: str = "") -> list[object]:
     ]
 
 
+def launch(trainer: str, world: int, script: str, *arguments: object) -> list[str]:
+    """By torchrun, but for Ray, which starts its ranks itself, and for the quick one, whose ranks share one import."""
+    if trainer == "ray":
+        return [sys.executable, str(HERE / script), *map(str, arguments)]
+    if trainer == "accelerate":
+        preload = ("--preload", "torch._dynamo", "--preload", "accelerate")
+        return forked(HERE / script, *arguments, world=world, options=preload)
+    launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={world}", f"--master_port={free_port()}"]
+    return [sys.executable, *launcher, str(HERE / script), *map(str, arguments)]
+
+
 def job(trainer: str, mode: str, out: Path) -> Done:
-    launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}"]
-    program = [str(HERE / f"{trainer}_job.py"), mode]
-    command = [sys.executable, *([] if trainer == "ray" else launcher), *program]
-    return run(command, out, limit_s=LIMIT_S)
+    return run(launch(trainer, 2, f"{trainer}_job.py", mode), out, limit_s=LIMIT_S)
 
 
 @pytest.mark.parametrize("trainer", each(quick="accelerate"))
@@ -91,8 +99,7 @@ def test_the_error_of_a_hang_carries_the_verdict(trainer: str, tmp_path: Path) -
 @pytest.mark.parametrize("mode", ["flip", pytest.param("fine", marks=pytest.mark.bars)])
 def test_the_guard_of_a_trainer_names_the_replica(trainer: str, mode: str, tmp_path: Path) -> None:
     records = tmp_path / "guard"
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=3", f"--master_port={free_port()}",
-               str(HERE / "guarded_job.py"), trainer, mode, str(records)]  # fmt: skip
+    command = launch(trainer, 3, "guarded_job.py", trainer, mode, records)
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     judged = subprocess.run(

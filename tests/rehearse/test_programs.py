@@ -15,7 +15,7 @@ from whichrank import report
 from whichrank.rehearse.rehearse import Options, Outcome, rehearse
 
 PROGRAMS = Path(__file__).parent / "programs"
-QUICK = ("healthy_join", "rank0_eval")
+QUICK = ("healthy_join",)
 SCHEMA = Path(report.__file__).parent / "schemas" / "rehearse.schema.json"
 
 
