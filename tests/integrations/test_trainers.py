@@ -13,6 +13,7 @@ import pytest
 
 from tests.run.watched import Done, environment, forked, free_port, run, whichrank
 
+pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent / "trainers"
 TRAINERS = ("accelerate", "lightning", "transformers", "ray")
 PHASES = {"data loading", "forward", "backward", "checkpoint", "evaluation"}
