@@ -65,6 +65,10 @@ def queue(host: str, mtu: int) -> str:
 REFUSED = warn("NET/IB : Got completion from peer 10.11.4.21<47182> with status=9 opcode=129 len=0 vendor err 138")
 FIRE: list[tuple[str, str, texts.Files]] = [
     ("RDMA155", "MTUs of queue pairs", {"a.log": queue("node1", 3) + queue("node2", 5) + REFUSED}),
+    ("SLOW208", "load on 80 CPUs", {"a.txt": "CPU(s):              80\n 16:20:41 up 31 days,  3 users,  load average: 604.12, 588.30, 571.07\n"}),
+    ("SLOW208", "load alone", {"a.txt": "top - 11:20:31 up 12 days, load average: 1381.22, 1377.90, 1340.07\n"}),
+    ("SLOW206", "two, and another with all", {"a.txt": "pid 7's current affinity list: 0\npid 8's current affinity list: 0\npid 2's current affinity list: 0-95\n"}),
+    ("RDMA207", "devices that no library opens", {"a.log": info("Failed to open libibverbs.so[.1]") + info("Using network Socket") + "$ ls /dev/infiniband\nrdma_cm  uverbs0  uverbs1\n"}),
     ("SLOW206", "taskset", {"a.txt": "".join(f"pid {1993574 + n}'s current affinity list: 0\n" for n in range(4))}),
     ("SLOW206", "OpenMP", {"a.txt": "".join(f"OMP: Info #250: KMP_AFFINITY: pid {47242 + n} tid {47242 + n} thread 0 bound to OS proc set 0\n" for n in range(4))}),
     ("NETI210", "the host's own name", {"a.log": "RuntimeError: Gloo connectFullMesh failed with [../pair.cc:144]\n  timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]:40213\n"}),
@@ -187,6 +191,8 @@ FIRE: list[tuple[str, str, texts.Files]] = [
 ]  # fmt: skip
 
 STILL: list[tuple[str, str, texts.Files]] = [
+    ("SLOW208", "busy, not overloaded", {"a.txt": "CPU(s):              80\n 16:20:41 up 31 days,  3 users,  load average: 91.12, 88.30, 71.07\n"}),
+    ("SLOW208", "unknown machine", {"a.txt": "load average: 191.12, 188.30, 171.07\n"}),
     ("SLOW206", "each its own", {"a.txt": "".join(f"pid {1993574 + n}'s current affinity list: {n}\n" for n in range(4))}),
     ("SLOW206", "all of them all", {"a.txt": "".join(f"pid {1993574 + n}'s current affinity list: 0-63\n" for n in range(4))}),
     ("COLL203", "one sends and the other receives", {"a.log": TIMED_OUT, "train.py": "if rank == 0:\n    dist.send(a, 1)\n    dist.recv(b, 1)\nelse:\n    dist.recv(b, 0)\n    dist.send(a, 0)\n"}),

@@ -21,6 +21,8 @@ class Intervention(NamedTuple):
     refuted: tuple[str, ...]
     """The causes that are out when it did not help (or, for a smaller job, when that worked)."""
     source: str
+    unless: str
+    """A known message that shows that it was not done, whatever people say."""
 
     def within(self, text: str) -> re.Match[str] | None:
         """Where the text speaks of it."""
@@ -56,5 +58,6 @@ def interventions() -> dict[str, Intervention]:
     for row in rows("interventions.csv"):
         shape = re.compile(row["pattern"], re.IGNORECASE)
         causes = (tuple(row["helped"].split()), tuple(row["refuted"].split()))
-        found[row["change"]] = Intervention(row["change"], tuple(row["words"].split()), shape, *causes, row["source"])
+        words = tuple(row["words"].split())
+        found[row["change"]] = Intervention(row["change"], words, shape, *causes, row["source"], row["unless"])
     return found

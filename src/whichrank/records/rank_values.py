@@ -19,7 +19,7 @@ _CHECKSUM = re.compile(
 _LOCAL = re.compile(r"grad|loss|batch|data|input|rng|seed|activ|sample|file|commit|git|conf|image|source|token|version")
 """What ranks may have different checksums of."""
 _TIME = re.compile(
-    r"\b(?:ms|s|us|secs?|seconds?|milliseconds?)\b|_(?:ms|s|us|sec|secs)\b|time|elapsed|duration|latency"
+    r"\b(?:ms|s|us|secs?|seconds?|milliseconds?)\b|_(?:ms|s|us|sec|secs)\b|time|elapsed|duration|latency|^d?t_"
 )
 _WAIT = re.compile(
     r"wait|barrier|sync|comm\b|comm[-_ ]|communicat|all[-_ ]?(?:reduce|gather|to)|scatter|exposed|nccl|recv|send"

@@ -10,11 +10,12 @@ from whichrank.model.findings import Finding, Grade
 from whichrank.model.verdict import Argument
 from whichrank.records.events.base import Event
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import trials
+from whichrank.timeline.job_state import exceptions, trials
 from whichrank.timeline.job_state.outcome import at_work
 
 _LINE = re.compile(r"line (\d+)")
 _STOPS = ("hang", "crash")
+_BEFORE_WORKERS = ("rendezvous-endpoint",)
 
 
 def against(case: Case, finding: Finding) -> Argument | None:
@@ -31,6 +32,8 @@ def against(case: Case, finding: Finding) -> Argument | None:
         from whichrank.timeline.job_state.phases import trained_after
 
         trained = trained_after(case, finding.onset_ns)
+        if trained is None and finding.cause in _BEFORE_WORKERS and exceptions.agent_had_workers(case):
+            trained = ("the agent had reached the rendezvous, and its workers ran", ())
         return Argument("", Grade.CONTRADICTS, None, *trained) if trained is not None else None
     return None
 

@@ -11,7 +11,7 @@ class RunFinished(Event, kw_only=True):
     """The end of a file says that the run ended well."""
 
     how: str = ""
-    """words or exit."""
+    """words, exit or shutdown (a server that was asked to end)."""
 
 
 class AtWork(Event, kw_only=True):

@@ -79,6 +79,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not signs or statements.known(case, "host-out-of-memory"):
         return []
     if all(s.grade is Grade.HINTS for s in signs):
+        if statements.known(case, "job-ended-from-outside") or deaths.ended_from_outside(case):
+            return []  # something does say how
         return [building.found(case, _UNSEEN, signs, "A process ended, and nothing says how.", Grade.HINTS)]
     ranks = statements.ranks_of(signs)
     message = f"{building.who(case, ranks, signs)} was killed (SIGKILL) from outside{building.others(case, ranks)}."

@@ -58,8 +58,9 @@ _ON_EC2 = replace(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
+    claim = replace(_CLAIM, category="crash", severity="error") if observed(case) == "crash" else _CLAIM
     found = building.judged(
-        case, _CLAIM, "For {who} there is no provider of the cloud's fabric, so NCCL falls back to sockets: {what}."
+        case, claim, "For {who} there is no provider of the cloud's fabric, so NCCL falls back to sockets: {what}."
     )
     return found or _sockets_on_ec2(case)
 

@@ -10,7 +10,8 @@ apart for the level.
 
 ## How it decides
 Registration that fails is an error. That NCCL switched GPUDirect off counts only where the job is said to be slow. A
-host whose connections over InfiniBand all go without it, while other hosts use it, is set up differently.
+host whose connections over InfiniBand all go without it, while other hosts use it, is set up differently. Where no
+connection uses it and the job is said to be slow, that is a hint.
 
 ## Example
 `NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)`
@@ -62,6 +63,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if without := _without(case):
         return [_differs(case, without)]
     noted = known_messages.seen(case, "nccl-gdr-disabled")
+    if not noted and trials.said_category(case) == "slow" and (nowhere := _nowhere(case)):
+        return [nowhere]
     slow = known_messages.seen(case, "told-slow") or trials.said_category(case) == "slow" or _is_benchmark(case)
     if not noted or not slow:
         return []
@@ -77,15 +80,40 @@ def _is_benchmark(case: Case) -> bool:
 
 def _without(case: Case) -> dict[str, Ref]:
     """Hosts with connections over InfiniBand of which none uses GPUDirect, where other hosts' do."""
-    lines: dict[str, list[tuple[bool, Ref]]] = {}
+    ways = _over_ib(case)
+    without = {host: some[0][1] for host, some in ways.items() if not any(gdr for gdr, _ in some)}
+    return without if 0 < len(without) < len(ways) else {}
+
+
+def _over_ib(case: Case) -> dict[str, list[tuple[bool, Ref]]]:
+    """By host its connections over InfiniBand: whether each uses GPUDirect, and where that stands."""
+    ways: dict[str, list[tuple[bool, Ref]]] = {}
     for process in case.nccl:
         for way in process.transports:
             if process.host and way.kind == "NET/IB":
                 said = f"{way.src} -> {way.dst} [{way.direction}] via NET/IB{'/GDRDMA' if way.gdr else ''}"
                 ref = Ref(process.source, f"line {way.line}", said, None, process.host)
-                lines.setdefault(process.host, []).append((way.gdr, ref))
-    without = {host: ways[0][1] for host, ways in lines.items() if not any(gdr for gdr, _ in ways)}
-    return without if 0 < len(without) < len(lines) else {}
+                ways.setdefault(process.host, []).append((way.gdr, ref))
+    return ways
+
+
+def _nowhere(case: Case) -> Finding | None:
+    """No connection over InfiniBand uses GPUDirect."""
+    ways = [way for some in _over_ib(case).values() for way in some]
+    if not ways or any(gdr for gdr, _ in ways):
+        return None
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="slow",
+        severity="warning",
+        grade=Grade.HINTS,
+        subject=Subject(),
+        message="No connection over InfiniBand uses GPUDirect RDMA: all go through host memory.",
+        evidence=tuple(ref for _, ref in ways[:2]),
+        fix=_FIX,
+        next=_NEXT,
+    )
 
 
 def _differs(case: Case, without: dict[str, Ref]) -> Finding:

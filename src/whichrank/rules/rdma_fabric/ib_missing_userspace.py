@@ -75,7 +75,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     bridge = [s for s in known_messages.seen(case, *_USED) if s.group("address").startswith(_BRIDGE)]
     slow = known_messages.seen(case, "told-slow")
     complained = bool(slow) or any(complaint.category == "slow" for complaint in case.complaints)
-    wanted = any("NCCL_IB_HCA" in p.env or p.env.get("NCCL_IB_DISABLE") == "0" for p in case.nccl)
+    there = known_messages.seen(case, "rdma-device-listed")
+    wanted = there or any("NCCL_IB_HCA" in p.env or p.env.get("NCCL_IB_DISABLE") == "0" for p in case.nccl)
     if not missing or not (bridge or complained or wanted) or known_messages.stands_still(case):
         return []
     if known_messages.has_run(case) and not wanted:
@@ -84,4 +85,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         "a container bridge." if bridge else "TCP sockets."
     )
     grade = Grade.SUPPORTS if wanted else Grade.HINTS
-    return [building.found(case, _CLAIM, [s.sign for s in (*missing[:2], *bridge[:2], *slow)], message, grade)]
+    return [
+        building.found(case, _CLAIM, [s.sign for s in (*missing[:2], *there[:1], *bridge[:2], *slow)], message, grade)
+    ]

@@ -1,16 +1,17 @@
-"""One host uses sockets while the others use RDMA.
+"""One host uses sockets, or fewer RDMA adapters, while the others use RDMA.
 
 ## What it finds
-Hosts of one job whose NCCL chose another network than the rest: `Using network Socket` here, `Using network IB` there.
+Hosts of one job whose NCCL chose another network than the rest: `Using network Socket` here, `Using network IB` there;
+and hosts whose NCCL sees fewer adapters than all the others.
 
 ## Why it happens
 The RDMA devices of one host are not visible to its container, its driver did not come up, its plug-in does not load, or
 NCCL_IB_DISABLE is set there alone. NCCL does not compare the networks of the ranks: the first transfer between the two
-kinds fails, or never ends.
+kinds fails, or never ends. With fewer adapters every ring runs at the speed of that host.
 
 ## How it decides
 By the network that each process names in NCCL's log. At least two processes name RDMA, and the hosts that name sockets
-are fewer.
+are fewer. Adapters are counted where all other hosts have the same number of them.
 
 ## Example
     gpu-a04:31032:31032 [0] NCCL INFO Using network IB
@@ -50,8 +51,41 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     odd = {host for host, some in told.items() if all(p.network == _SOCKETS for p in some)}
     rest = {host for host, some in told.items() if all(p.network != _SOCKETS for p in some)}
     if not odd or len(odd) >= len(rest):
-        return []
+        return _with_fewer_adapters(told)
     return [_finding(case, sorted(odd), sorted(rest), told)]
+
+
+def _with_fewer_adapters(told: dict[str, list[NcclProcess]]) -> list[Finding]:
+    counts = {host: max(len(p.ib_devices) for p in some) for host, some in told.items()}
+    usual = max(counts.values(), default=0)
+    odd = sorted(host for host, count in counts.items() if count < usual)
+    rest = [host for host in counts if host not in odd]
+    if not odd or len(odd) >= len(rest) or len({counts[host] for host in odd}) > 1 or not counts[odd[0]]:
+        return []
+    where, name = ", ".join(odd[:4]), _set_there_alone("NCCL_IB_HCA", odd, rest, told)
+    because = f": {name} is set there alone" if name else ""
+    seen = f"{counts[odd[0]]} RDMA adapter{'s' if counts[odd[0]] > 1 else ''}"
+    given = (f"Give {where} all of its adapters: /dev/infiniband in the container, ibv_devinfo, ibstat.",)
+    return [
+        Finding(
+            code=CODE,
+            cause="wrong-environment" if name else CAUSE,
+            category="slow",
+            severity="warning",
+            grade=Grade.SUPPORTS,
+            subject=Subject(hosts=tuple(odd)),
+            message=f"NCCL sees {seen} on {where}, and {usual} on each of the other {len(rest)} hosts{because}.",
+            evidence=tuple(_adapters(max(told[host], key=lambda p: len(p.ib_devices))) for host in (odd[0], rest[0])),
+            alternatives=(Alternative("slow-network", "the ports may be down on that host"),),
+            next=(NextStep("ibv_devinfo; ibstat", "shows which adapters that host has", (CAUSE,), "none"),),
+            fix=(f"Set NCCL_IB_HCA alike on all hosts: {name} holds on {where} only.",) if name else given,
+        )
+    ]
+
+
+def _adapters(process: NcclProcess) -> Ref:
+    words = f"NET/IB : Using {' '.join(process.ib_devices)}"
+    return Ref(process.source, f"line {process.first_line}", words[:400], None, process.host)
 
 
 def _finding(case: Case, odd: list[str], rest: list[str], told: dict[str, list[NcclProcess]]) -> Finding:
@@ -84,13 +118,18 @@ def _finding(case: Case, odd: list[str], rest: list[str], told: dict[str, list[N
 
 def _switched_off(odd: list[str], rest: list[str], told: dict[str, list[NcclProcess]]) -> str:
     """The variable that only they have, and that takes RDMA away: `NCCL_IB_DISABLE=1`."""
-    for name, values in _OFF.items():
-        mine = [p.env.get(name, "") for host in odd for p in told[host]]
-        others = {p.env.get(name, "") for host in rest for p in told[host]}
-        value = next((v for v in mine if v in values), "")
-        if value and value not in others:
-            return f"{name}={value}"
-    return ""
+    found = (_set_there_alone(name, odd, rest, told, values) for name, values in _OFF.items())
+    return next(filter(None, found), "")
+
+
+def _set_there_alone(
+    name: str, odd: list[str], rest: list[str], told: dict[str, list[NcclProcess]], values: tuple[str, ...] = ()
+) -> str:
+    """`NAME=value` where only these hosts have it, and it is one of the values that matter (or any)."""
+    mine = [p.env.get(name, "") for host in odd for p in told[host]]
+    others = {p.env.get(name, "") for host in rest for p in told[host]}
+    value = next((v for v in mine if v and (v in values or not values)), "")
+    return f"{name}={value}" if value and value not in others else ""
 
 
 def _ref(process: NcclProcess) -> Ref:

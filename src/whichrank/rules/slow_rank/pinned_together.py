@@ -1,14 +1,15 @@
 """Several processes are bound to the same CPU.
 
 ## What it finds
-Three processes or more that `taskset -cp` or OpenMP (`KMP_AFFINITY=verbose`) shows on one CPU, the same for all.
+Three processes or more that `taskset -cp` or OpenMP (`KMP_AFFINITY=verbose`) shows on one CPU, the same for all; or
+two, where another process of the list may use many.
 
 ## Why it happens
 `KMP_AFFINITY`, `GOMP_CPU_AFFINITY` or `OMP_PROC_BIND` binds the first thread of every process to the first CPU, and
 what the process starts later inherits that; a launcher or a container gives every rank the same CPU.
 
 ## How it decides
-By the lists of these tools: the same single CPU for at least three processes.
+By the lists of these tools: the same single CPU for these processes.
 
 ## Example
 `pid 1993574's current affinity list: 0`, for every worker.
@@ -54,12 +55,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     bound: dict[str, dict[str, Statement]] = defaultdict(dict)
+    others_have_more = False
     for seen in known_messages.seen(case, "taskset-affinity", "openmp-bound"):
         cpus = seen.group("cpus").strip("{}")
         if cpus.isdigit():
             bound[cpus].setdefault(seen.group("pid"), seen.sign)
+        else:
+            others_have_more = True
     cpu, processes = max(bound.items(), key=lambda item: len(item[1]), default=("", {}))
-    if len(processes) < _MANY:
+    if len(processes) < (2 if others_have_more else _MANY):
         return []
     message = f"{len(processes)} processes or more are bound to CPU {cpu}, the same for all."
     return [building.found(case, _CLAIM, list(processes.values()), message, Grade.SUPPORTS)]

@@ -37,7 +37,7 @@ from whichrank.timeline.job_state.measured import Outlier
 
 CODE = "SLOW112"
 CAUSE = "straggler"
-_TELLING = ("data", "work", "step", "rate", "wait")
+_TELLING = {"data": 0, "work": 0, "step": 1, "rate": 2, "wait": 3}
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -47,7 +47,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     found = measured.slow(case.rank_values, hosts)
     if not found:
         return []
-    best = min(found, key=lambda o: (_TELLING.index(o.quantity), -abs(o.theirs - o.typical)))
+    best = min(found, key=lambda o: (_TELLING[o.quantity], -abs(o.theirs - o.typical)))
     agreeing = [outlier for outlier in found if outlier.members == best.members]
     if best.quantity == "wait" and len(found) > len(agreeing):
         return []  # who waits least differs from place to place: nobody is steadily late

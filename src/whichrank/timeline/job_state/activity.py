@@ -51,14 +51,17 @@ class Activity:
 _COLLECTIVES = (
     "all_reduce|all_gather|all_gather_into_tensor|all_gather_object|reduce_scatter|reduce_scatter_tensor|broadcast|"
     "broadcast_object_list|barrier|reduce|gather|gather_object|scatter|scatter_object_list|all_to_all|all_to_all_single|"
-    "send|recv|isend|irecv|batch_isend_irecv|monitored_barrier|send_object_list|recv_object_list"
+    "send|recv|isend|irecv|batch_isend_irecv|monitored_barrier|send_object_list|recv_object_list|"
+    "sync_global_devices|process_allgather|broadcast_one_to_all"
 )
 SENDS = frozenset({"send", "isend", "send_object_list"})
 RECEIVES = frozenset({"recv", "irecv", "recv_object_list"})
 MESSAGES = SENDS | RECEIVES | {"batch_isend_irecv"}
 """Functions of torch.distributed between two ranks."""
 _IN_COLLECTIVE = re.compile(rf"^_?(?:{_COLLECTIVES})(?:_base|_coalesced)?$")
-_COLLECTIVE_FILES = re.compile(r"distributed|accelerate/utils/operations\.py$|deepspeed/comm/|horovod/")
+_COLLECTIVE_FILES = re.compile(
+    r"distributed|accelerate/utils/operations\.py$|deepspeed/comm/|horovod/|jax/experimental/multihost_utils\.py$"
+)
 _SYNC = re.compile(
     r"^(?:synchronize|_cuda_synchronize|item|wait|wait_stream|cpu|tolist|result|backward|_engine_run_backward|run_backward)$"
 )
@@ -92,7 +95,7 @@ _LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...
     (
         "checkpoint",
         re.compile(
-            r"torch/serialization\.py$|distributed/checkpoint/|safetensors/|/checkpointing\.py$|checkpoint_io|torch/distributed/fsdp/_state_dict_utils"
+            r"torch/serialization\.py$|distributed/checkpoint/|safetensors/|/checkpointing\.py$|checkpoint_io|jax/experimental/array_serialization|/orbax/checkpoint/|torch/distributed/fsdp/_state_dict_utils"
         ),
         None,
     ),

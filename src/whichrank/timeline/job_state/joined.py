@@ -18,6 +18,7 @@ from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths
 from whichrank.timeline.job_state.statements import TIMED_OUT
+from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -30,6 +31,8 @@ _ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _REMOTE = "remote process exited"
 _NOT_REACHED = re.compile(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface", "launch-rendezvous")
+_SPOILS = ("pcie-p2p",)
+"""Copies between GPUs that go wrong stop a job, or spoil what it computes."""
 _KILLS = ("host-out-of-memory",)
 _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 """Of these families, but a process whose GPU is gone does not end by it."""
@@ -123,6 +126,8 @@ def _observed(case: Case, finding: Finding) -> Finding:
     """A rank that is alive and does not come makes the others hang, also where its message is that of a crash."""
     timed_out = [e for e in case.events(*TIMED_OUT) if e.rank is not None and e.rank not in finding.subject.ranks]
     cause = causes().get(finding.cause)
+    if cause is not None and cause.family in _SPOILS and said_category(case) == "corruption":
+        return replace(finding, category="corruption")
     if finding.category != "crash" or not finding.subject.ranks or len(timed_out) < 2:
         return finding
     ends = cause is None or cause.family in _ENDS_A_PROCESS or finding.cause in _KILLS

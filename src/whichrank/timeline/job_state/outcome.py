@@ -52,9 +52,15 @@ def finish(case: Case) -> Finish | None:
     """Where the newest attempt says that it ended well, if nothing contradicts it."""
     # A person who complains may also mention a run that went well, or say “before it finished”.
     told = {complaint.ref.source for complaint in case.complaints if complaint.category in ("crash", "hang")}
-    said = [_of_event(event) for event in case.events(RunFinished) if event.ref.source not in told]
-    said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
     fatal = failures(case)
+    # A server takes the same leave when one of its processes died.
+    leaves = () if fatal or case.index.roots else ("shutdown",)
+    said = [
+        _of_event(event)
+        for event in case.events(RunFinished)
+        if event.ref.source not in told and event.how in ("words", "exit", *leaves)
+    ]
+    said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
     fitting = [mark for mark in said if not any(_contradicts(event, mark) for event in fatal)]
     if not fitting or case.stands_still_now or case.experiments:
         return None

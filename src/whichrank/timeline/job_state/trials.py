@@ -27,8 +27,10 @@ def effective(case: Case) -> list[Trial]:
 def ruled_out(case: Case, cause: str) -> Trial | None:
     """The trial that speaks against a cause: its remedy did not help, or the job works where the cause would act."""
     for trial in tried(case):
+        change = interventions()[trial.change]
         against = "helped" if trial.change == ONE_HOST else "did not help"
-        if trial.outcome == against and cause in interventions()[trial.change].refuted and not _disputed(case, trial):
+        done = not change.unless or change.unless not in case.index.sightings
+        if trial.outcome == against and cause in change.refuted and done and not _disputed(case, trial):
             return trial
     return None
 

@@ -28,7 +28,7 @@ _MOST_RANKS = 1 << 18
 _MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d")
 _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
-    rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops)"
+    rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops| d?t_[a-z])"
     rb"|rank\s{0,4}\d{1,7}\s?[:|=]\s{0,8}\d|(?:ms|time|sha1|sum|hash)\W[^\n]{0,80}\brank"
     rb"|\branks? \d{1,7}-\d{1,7}\b[^\n]{0,80}?=\d"
     rb"|\]\[\d{1,6}\][^\n]{0,80}(?:time|\dm?s\b|sha|md5|hash|sum|crc)"

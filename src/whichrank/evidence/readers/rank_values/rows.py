@@ -43,7 +43,7 @@ _PAIR = re.compile(
 
 _MEASURES = (
     *_UNITS, "sec", "pers", "per s", "per-s", "per_s", "sha", "md5", "crc", "hash", "sum", "digest", "fingerprint",
-    "norm", "throughput", "flop", "mfu", "elapsed", "duration", "latency",
+    "norm", "throughput", "flop", "mfu", "elapsed", "duration", "latency", " t_", " dt_",
 )  # fmt: skip
 _SECONDS = re.compile(r"u?s(?<![a-z]s)(?<![a-z]us)(?![a-z0-9])")
 _ROW_WITHIN = re.compile(r"rank[ _#]{0,4}\d{1,7}\s{0,4}[:|=]\s{0,8}[-+]?\d")

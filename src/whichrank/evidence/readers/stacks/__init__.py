@@ -18,7 +18,7 @@ NAME = "stacks"
 _MOST_BYTES = 256 << 20
 _MOST_JSON = 64 << 20
 _LINES = at_line_start(
-    rb"Process \d+:|Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:active|idle)",
+    rb"Process \d+(?::| \(rank)|Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:active|idle)",
     rb"Thread \d+ \(.{0,60}LWP \d+|\[New LWP \d+\]|Attaching to pro",
     rb"#\d{1,6} {1,3}0x[0-9a-f]{1,16} in ",
 )
@@ -77,7 +77,7 @@ def read(item: Item) -> Reading:
     for builder, voice in faults.values():
         ended = builder.end()
         stacks += [_spoken(ended, voice)] if ended else []
-    named = [replace(stack, rank=titles.get(stack.line)) for stack in (*spy.stacks, *debugger.stacks)]
+    named = [replace(stack, rank=titles.get(stack.line, stack.rank)) for stack in (*spy.stacks, *debugger.stacks)]
     return _reading(item, [*named, *stacks], spy.errors, whole)
 
 

@@ -11,7 +11,9 @@ from typing import Any
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack, ThreadState
 
-_PROCESS = re.compile(r"^Process (\d{1,10}):\s?(.*)$")
+_PROCESS = re.compile(r"^Process (\d{1,10})(?::\s?(.*)| (\([^()]{1,60}\)):?)$")
+_OF_RANK = re.compile(r"\((?:global )?rank[ _:=#]{0,2}(\d{1,7})\)$", re.IGNORECASE)
+"""What people add to the heading of a process."""
 _PYTHON = re.compile(r"^Python v(\S{1,40})(?: \((.{1,1000})\))?$")
 _THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20}) \(([a-z]{1,12}(?:\+gil)?)\)(?:: "(.{0,200})")?$')
 _ERROR = re.compile(r"^Error: (.{1,500})|^(.{0,200}(?:[Pp]ermission denied|No such process|not permitted).{0,200})$")
@@ -33,9 +35,10 @@ class Process:
     threads: list[ThreadStack] = field(default_factory=list)
 
     def built(self, source: str) -> ProcessStack:
+        named = _OF_RANK.search(self.command)
         return ProcessStack(
             source, "py-spy", with_main(self.threads, self.pid), self.pid,
-            command=self.command, python=self.python, line=self.line,
+            rank=int(named[1]) if named else None, command=self.command, python=self.python, line=self.line,
         )  # fmt: skip
 
 
@@ -79,6 +82,8 @@ class TextParser:
 
     def feed(self, line: int, text: str) -> bool:
         """True where the line is py-spy's."""
+        if text.startswith(" ") and self._is_heading_alone() and _frame(text) is not None:
+            self._thread = (_MAIN, None, "unknown", line, [])  # the headings of threads were left out
         if text.startswith(" ") and self._thread is not None and self._feed_frame(text, self._thread[4]):
             return True
         if not text.startswith(_HEADERS):
@@ -87,7 +92,7 @@ class TextParser:
             return found is not None
         if match := _PROCESS.match(text):
             self._end_process()
-            self._process = Process(int(match[1]), match[2].strip()[:4000], line)
+            self._process = Process(int(match[1]), (match[2] or match[3] or "").strip()[:4000], line)
         elif (match := _PYTHON.match(text)) and self._process is not None:
             self._process.python = match[1]
         elif match := _THREAD.match(text):
@@ -115,6 +120,9 @@ class TextParser:
 
     def end(self) -> None:
         self._end_process()
+
+    def _is_heading_alone(self) -> bool:
+        return self._thread is None and self._process is not None and not self._process.threads
 
     def _has_main(self) -> bool:
         return self._process is not None and any(thread.name == _MAIN for thread in self._process.threads)

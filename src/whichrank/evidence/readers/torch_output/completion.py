@@ -14,7 +14,7 @@ TAIL = 1 << 16
 """A run says that it is done at its end: in the last 64 KiB, or not at all."""
 _LONGEST = 1024
 
-How = Literal["words", "exit"]
+How = Literal["words", "exit", "shutdown"]
 
 _RUN = (
     r"(?:training|train|fine-?tuning|finetune|pre-?training|run|job|experiment|trainer|fit|main|script|epochs?|steps?"
@@ -52,12 +52,13 @@ _WORDS = tuple(
         r"\bjob\b.{0,60}\bsucceeded\b|\bsuccessfully completed\b|\bcompleted successfully\b|\bfinished successfully\b",
         r"\btotal (?:training )?(?:wall|run)?-?\s?time\b.{0,10}\d",
         r"^# out of bounds values : 0 ok",
+        r"^successful requests: {1,60}[1-9]",
         r"\bexit codes?\W{1,3}(?:[\w-]{1,20} ?[=:] ?0(?:[ ,;]{1,3}|$)){1,256}$",
     )
 )
 _ENDS = (
     "done", "finish", "complet", "succe", "ended", "end of", "over", "bye", "exit", "reached", "train_runtime",
-    "passed", "total", "out of bounds",
+    "passed", "total", "out of bounds", "successful requests",
 )  # fmt: skip
 """One of these stands in everything that those match."""
 _EXIT = re.compile(
@@ -92,8 +93,10 @@ def read(item: Item, breaks: int, clock: Clock) -> Iterator[tuple[int, Voice, Ho
 
 
 def _how(text: str) -> How | None:
-    """Whether these words say that the run ended well."""
+    """Whether these words say that the run ended well, or that a server left as it was asked to."""
     said = _LOGGER.sub("", text.lower())
+    if said.startswith("application shutdown complete"):
+        return "shutdown"
     how: How | None = "exit" if "0" in said and _EXIT.search(said) else None
     if how is None and any(map(said.__contains__, _ENDS)):
         how = "words" if any(pattern.search(said) for pattern in _WORDS) else None
