@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import run_forked
 from tests.run import watched
 from whichrank.evidence.bundle import load
 
@@ -22,14 +23,7 @@ NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 
 
 def ask(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        watched.whichrank(*arguments),
-        capture_output=True,
-        text=True,
-        env=watched.environment(),
-        timeout=90,
-        check=False,
-    )
+    return run_forked([str(argument) for argument in arguments], watched.environment(), timeout=90)
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.command import run_forked
 from tests.run import watched
 from tests.run.watched import Done
 from tests.together import Together
@@ -204,8 +205,7 @@ def test_the_time_before(jobs: Mapping[str, Done]) -> None:
 
 
 def ask(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = watched.whichrank(*arguments)
-    return subprocess.run(command, capture_output=True, text=True, env=watched.environment(), timeout=90, check=False)
+    return run_forked([str(argument) for argument in arguments], watched.environment(), timeout=90)
 
 
 def test_a_job_that_nobody_prepared(tmp_path: Path) -> None:
