@@ -11,7 +11,7 @@ apart for the level.
 ## How it decides
 Registration that fails is an error. That NCCL switched GPUDirect off counts only where the job is said to be slow. A
 host whose connections over InfiniBand all go without it, while other hosts use it, is set up differently. Where no
-connection uses it and the job is said to be slow, that is a hint.
+connection uses it and a run of nccl-tests is said to be slow, that is a hint.
 
 ## Example
 `NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)`
@@ -63,7 +63,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if without := _without(case):
         return [_differs(case, without)]
     noted = known_messages.seen(case, "nccl-gdr-disabled")
-    if not noted and trials.said_category(case) == "slow" and (nowhere := _nowhere(case)):
+    measured = _is_benchmark(case) and trials.said_category(case) == "slow"
+    if not noted and measured and (nowhere := _nowhere(case)):
         return [nowhere]
     slow = known_messages.seen(case, "told-slow") or trials.said_category(case) == "slow" or _is_benchmark(case)
     if not noted or not slow:

@@ -9,7 +9,7 @@ run on the same host.
 
 ## How it decides
 By the load average that `uptime` or `top` prints: more than twice the CPUs where a line says how many there are
-(`CPU(s): 80`, `nproc`, `28 cores`), else more than any usual host has.
+(`CPU(s): 80`, `96 CPU cores`), else more than any usual host has.
 
 ## Example
 `load average: 604.12, 588.30, 571.07` on 80 CPUs
@@ -47,7 +47,6 @@ _CLAIM = Claim(
     ),
     next=(NextStep("ps -eLf | wc -l; nproc", "shows threads and CPUs of the host", (CAUSE,), "none"),),
 )
-_COUNTS = ("cpus", "cpus_of_nproc", "cpus_said")
 _TIMES, _MOST_CPUS = 2.0, 512.0
 
 
@@ -59,7 +58,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if highest is None or case.stands_still:
         return []
     counts = known_messages.seen(case, "cpu-count")
-    cpus = max((int(next(filter(None, map(s.group, _COUNTS)))) for s in counts), default=None)
+    cpus = max((int(s.group("cpus") or s.group("said")) for s in counts), default=None)
     load = float(highest.group("load"))
     if load <= (_TIMES * cpus if cpus else _MOST_CPUS):
         return []
