@@ -9,6 +9,7 @@ import pytest
 from tests.jobs.pretend import Plan
 from tests.jobs.pretend_dumps import read, write
 from tests.timeline.by_hand import Did, dump, lined_up, steps
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.discovery import discover_rules
 from whichrank.model.findings import Finding
 from whichrank.timeline.case import Case, build_case
@@ -119,3 +120,15 @@ def test_an_operation_that_was_paired_with_another_makes_nobody_wait() -> None:
     (finding,) = findings("COLL101", case)
     assert (finding.subject.ranks, finding.category, finding.victims) == ((1,), "corruption", ())
     assert "nothing hangs" in finding.message
+
+
+def test_a_lost_rank_that_ended_by_itself_did_not_hang(tmp_path: Path) -> None:
+    plan = Plan(tp=4, dp=2, fault="stuck", eager=True, culprit=6, lose_culprit=True, seed=2)
+    folder = write(plan, tmp_path).folder
+    (folder / "torchrun.log").write_text(
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-17_08:02:39\n  host      : localhost\n"
+        "  rank      : 6 (local_rank: 6)\n  exitcode  : 3 (pid: 2747)\n  error_file: <N/A>\n"
+        "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html\n"
+    )
+    found = diagnose([folder], jobs=1).verdict
+    assert (found.category, found.culprits.ranks) == ("crash", (6,))

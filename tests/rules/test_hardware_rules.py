@@ -723,3 +723,25 @@ def test_an_xid_of_another_program_where_this_job_was_killed(tmp_path, code, cod
     xid = "NVRM: Xid (PCI:0000:17:00): 31, pid=4242, name=python, Ch 00000008. MMU Fault: ENGINE GRAPHICS"
     put(tmp_path, "kern.log", dmesg(xid))
     assert [f.code for f in judged(tmp_path).findings] == codes
+
+
+def siblings(tmp_path: Path, width: int = 16, clock: int = 1730, heat: int = 62) -> Diagnosis:
+    rows = [f"a40-0{host},{n},NVIDIA A40,16,1730,61" for host in range(1, 5) for n in range(8)]
+    rows[19] = f"a40-03,3,NVIDIA A40,{width},{clock},{heat}"
+    put(tmp_path, "gpus.csv", "node,index,name,pcie.link.width.current,clocks.sm,temperature.gpu\n" + "\n".join(rows))
+    return judged(tmp_path)
+
+
+def test_a_link_that_is_narrower_than_those_of_the_siblings(tmp_path: Path) -> None:
+    found = siblings(tmp_path, width=4).verdict
+    assert (found.cause, found.culprits.hosts, found.culprits.gpus[0].index) == ("pcie-degraded", ("a40-03",), 3)
+
+
+def test_a_hot_gpu_at_half_the_clock_of_its_siblings(tmp_path: Path) -> None:
+    found = siblings(tmp_path, clock=525, heat=88).verdict
+    assert (found.cause, found.culprits.hosts) == ("gpu-thermal-or-power", ("a40-03",))
+
+
+def test_siblings_that_are_alike_accuse_nobody(tmp_path: Path) -> None:
+    assert not accused(siblings(tmp_path))
+    assert not accused(siblings(tmp_path, clock=525))  # cool: it may be idle

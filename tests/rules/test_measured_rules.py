@@ -149,3 +149,14 @@ def test_a_legend_says_what_short_names_are(tmp_path):
     found = verdict(tmp_path, "\n".join(lines) + "\n")
     assert (found.category, found.cause, found.culprits.hosts) == ("slow", "straggler", ("node-005",))
     assert found.culprits.ranks == tuple(range(40, 48))
+
+
+def test_times_by_name_and_the_larger_difference_tells(tmp_path):
+    text = "".join(
+        f"rank={rank} batch={step} t_fwd={2.8 if rank == 3 else 0.21} t_bwd_sync={0.3 if rank == 3 else 3.1} "
+        f"t_data={0.27 if rank == 3 else 0.03}\n"
+        for step in range(20)
+        for rank in range(4)
+    )
+    found = verdict(tmp_path, text)
+    assert (found.category, found.cause, found.culprits.ranks) == ("slow", "straggler", (3,))

@@ -31,3 +31,12 @@ def test_equal_counts_or_no_hang_say_nothing(tmp_path):
 
 def test_one_rank_with_more_is_not_the_one_that_ran_out(tmp_path):
     assert verdict(tmp_path, [1024, 1024, 2048, 1024]).cause != "uneven-inputs"
+
+
+def test_steps_per_epoch_count_too(tmp_path):
+    text = "".join(
+        f"rank {r} | shard {r}: {steps} steps per epoch\n" for r, steps in enumerate((2841, 2841, 2819, 2841))
+    )
+    (tmp_path / "job.log").write_text(text + "".join(TIMEOUT.format(r) for r in (0, 1, 3)))
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.ranks) == ("uneven-inputs", (2,))

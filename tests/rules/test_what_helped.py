@@ -90,3 +90,34 @@ def test_a_table_of_what_was_tried(tmp_path):
     assert verdict(tmp_path, TABLE.format("ok")).cause == "cumem-host"
     (tmp_path / "ticket.txt").unlink()
     assert verdict(tmp_path, TABLE.format("hangs")).cause != "cumem-host"
+
+
+def test_what_was_tried_and_did_nothing_is_no_hint(tmp_path):
+    found = verdict(
+        tmp_path,
+        "Training is slow, the GPUs are mostly idle.\n\nThings I tried:\n"
+        "- data on node-local NVMe instead of Lustre: no change\n"
+        "- `torch.compile` off (slower by the same factor)\n",
+    )
+    assert found.cause not in ("storage-stall", "rank-stuck-in-compile")
+
+
+def test_the_one_trial_that_took_half_as_long_helped(tmp_path):
+    text = (
+        "One epoch takes 44 minutes, the GPUs are mostly idle and training is slow.\n\nThings I tried:\n"
+        "- num_workers 4 / 8 / 14: 47, 45, 44 min\n- pin_memory: 44 min\n"
+        "- `export OMP_NUM_THREADS=1` in the job script: **6 min per epoch**\n"
+    )
+    assert verdict(tmp_path, text, "issue.md").cause == "cpu-starved"
+    assert verdict(tmp_path, text.replace("6 min", "43 min"), "issue.md").cause != "cpu-starved"
+
+
+def test_a_setting_that_is_not_in_effect_excludes_nothing(tmp_path):
+    text = (
+        "node1:20411:20466 [0] transport/net_ib.cc:839 NCCL WARN NET/IB : Got completion with error 4, opcode 0, "
+        "len 32694, vendor err 81\n\n"
+        "ACS was disabled in the BIOS, I believe. It works if I set NCCL_NET_GDR_LEVEL=0.\n\n"
+    )
+    assert verdict(tmp_path, text, "issue.md").cause != "acs-gdr"
+    shown = text + "\t\tACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+\n"
+    assert verdict(tmp_path, shown, "issue.md").cause == "acs-gdr"

@@ -276,3 +276,24 @@ def test_survives_cuts_and_noise(tmp_path_factory, cut, noise, kind):
         return
     for gpu in gpus(reading):
         assert set(gpu.values) | set(gpu.unread) <= set(GPU_KEYS)
+
+
+def test_a_table_of_several_hosts_below_a_comment(tmp_path):
+    states = gpus(
+        write(
+            tmp_path,
+            "# every 60 s, all nodes: timestamp, host, index, temperature.gpu, clocks.sm\n"
+            "2025/07/02 14:00:00, hpc21, 0, 60, 1980 MHz\n2025/07/02 14:00:00, hpc23, 3, 88, 540 MHz\n",
+            "gpus.csv",
+        )
+    )
+    assert [(s.host, s.index, s.values["sm_clock"]) for s in states] == [("hpc21", 0, "1980"), ("hpc23", 3, "540")]
+
+
+def test_a_table_without_spaces(tmp_path):
+    text = "node,index,pci.bus_id,pcie.link.width.current\na40-01,0,00000000:01:00.0,16\na40-03,3,00000000:61:00.0,4\n"
+    assert nvidia_smi.sniff(text.encode(), "gpus.csv")
+    assert [(s.host, s.values["pcie_width"]) for s in gpus(write(tmp_path, text))] == [
+        ("a40-01", "16"),
+        ("a40-03", "4"),
+    ]

@@ -244,3 +244,12 @@ def test_any_bytes_are_survived(
 def test_a_thread_whose_number_begins_with_a_zero(tmp_path: Path) -> None:
     text = 'Process 7: train.py\nPython v3.11.2 (python3)\n\nThread 077 (idle): "MainThread"\n    wait (a.py:1)\n'
     assert only(write(tmp_path, text)).threads[0].tid == 77
+
+
+@pytest.mark.parametrize("heading", ["Process 44101: python train.py (rank 3)", "Process 44101 (rank 3)"])
+@pytest.mark.parametrize("thread", ['Thread 44101 (idle): "MainThread"\n', ""])
+def test_a_heading_that_names_the_rank(tmp_path, heading, thread):
+    text = f"{heading}\n{thread}    all_reduce (torch/distributed/distributed_c10d.py:2050)\n    main (train.py:88)\n"
+    stack = only(write(tmp_path, text))
+    assert (stack.pid, stack.rank) == (44101, 3)
+    assert [frame.function for frame in stack.threads[0].frames] == ["all_reduce", "main"]

@@ -101,3 +101,19 @@ def test_a_server_that_answers_behind_an_error_is_healthy(tmp_path):
     log = "".join(served.format(n) for n in range(20))
     assert verdict(tmp_path, log + refused + served.format(99)).category == "healthy"
     assert verdict(tmp_path, log + refused).category != "healthy"
+
+
+SERVER = (
+    "INFO 06-02 11:02:10 [__init__.py:243] Automatically detected platform cuda.\n"
+    "WARNING 06-02 11:05:40 [scheduler.py:1731] Sequence group cmpl-91c2 is preempted by PreemptionMode.RECOMPUTE\n"
+    "INFO:     Application startup complete.\n"
+)
+LEFT = "INFO:     Shutting down\nINFO:     Application shutdown complete.\n"
+
+
+def test_a_server_that_was_asked_to_end_is_well(tmp_path):
+    assert verdict(tmp_path, SERVER + LEFT).category == "healthy"
+
+
+def test_a_server_that_lost_a_process_is_not(tmp_path):
+    assert verdict(tmp_path, SERVER + OOM.replace("3", "1") + LEFT).category != "healthy"

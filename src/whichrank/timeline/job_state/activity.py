@@ -157,8 +157,8 @@ _USER_SIGNS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
     ),
     ("compile", re.compile(r"(?:^|_)(?:compile|autotune|jit)(?:_|$)", re.IGNORECASE)),
 )
-_DATA_FOLDER = re.compile(r"(?:^|[/\\])data(?:sets?|_?load(?:ers?|ing))?[/\\][^/\\]{1,200}\.py$")
 _STEPS = frozenset({"__next__", "__iter__"})
+"""What a training loop iterates over is its data."""
 _STORAGE = re.compile(
     r"^(?:fsync|fdatasync|statvfs|flock|lockf|open_file|read_nfs|_nfs|nfs_|rpc_wait_bit|fuse_|ceph_|lustre_|ll_)"
 )
@@ -248,6 +248,6 @@ def _by_user_code(frames: Sequence[Frame], user: Frame | None, place: CodePlace 
         for doing, pattern in _USER_SIGNS:
             if any(pattern.search(word) for word in re.split(r"[\s.]+", words) if word):
                 return Activity(doing, frame, place, idle=idle)
-        if _bare(frame) in _STEPS and _DATA_FOLDER.search(frame.file):
+        if _bare(frame) in _STEPS:
             return Activity("data", frame, place, idle=idle)
     return Activity("user" if user is not None else "unknown", user or frames[0], place, idle=idle)

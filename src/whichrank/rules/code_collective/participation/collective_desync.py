@@ -31,6 +31,7 @@ from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotE
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import Trouble
+from whichrank.timeline.job_state import deaths
 
 CODE = "COLL110"
 CAUSE = "collective-desync"
@@ -59,19 +60,26 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ]
 
 
+def _ended(case: Case, trouble: Trouble) -> bool:
+    """Whether the ranks that left no dump are known to have ended by themselves: what ended them is the cause."""
+    by_themselves = {d.sign.rank for d in deaths.deaths(case) if not d.by_launcher}
+    ranks = set(trouble.ranks) if trouble.shape == "lost" else set()
+    return bool(ranks) and ranks <= by_themselves and not any(deaths.waited(case, rank) for rank in ranks)
+
+
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = wording.lineup_of(case)
     due = trouble.due if trouble.due is not None else next(iter(trouble.meeting.joined.values()))
-    gone = trouble.shape == "lost"
+    gone, ended = trouble.shape == "lost", _ended(case, trouble)
     missing = (
         wording.ranks_text(trouble.ranks or trouble.candidates) if trouble.ranks or trouble.candidates else "the rest"
     )
     return Finding(
         code=CODE,
         cause=CAUSE,
-        category="hang",
+        category="crash" if ended else "hang",
         severity="error",
-        grade=trouble.graded(Grade.SUPPORTS),
+        grade=Grade.HINTS if ended else trouble.graded(Grade.SUPPORTS),
         kind="records",
         subject=Subject(
             ranks=trouble.ranks,
