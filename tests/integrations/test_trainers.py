@@ -36,19 +36,15 @@ def each(quick: str = "") -> list[object]:
     ]
 
 
-def launch(trainer: str, world: int, script: str, *arguments: object) -> list[str]:
-    """By torchrun, but for Ray, which starts its ranks itself, and for the quick one, whose ranks share one import."""
-    if trainer == "ray":
-        return [sys.executable, str(HERE / script), *map(str, arguments)]
-    if trainer == "accelerate":
-        preload = ("--preload", "torch._dynamo", "--preload", "accelerate")
-        return forked(HERE / script, *arguments, world=world, options=preload)
+def torchrun(world: int, script: str, *arguments: object) -> list[str]:
     launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={world}", f"--master_port={free_port()}"]
     return [sys.executable, *launcher, str(HERE / script), *map(str, arguments)]
 
 
 def job(trainer: str, mode: str, out: Path) -> Done:
-    return run(launch(trainer, 2, f"{trainer}_job.py", mode), out, limit_s=LIMIT_S)
+    script = f"{trainer}_job.py"
+    command = [sys.executable, str(HERE / script), mode] if trainer == "ray" else torchrun(2, script, mode)
+    return run(command, out, limit_s=LIMIT_S)
 
 
 @pytest.mark.parametrize("trainer", each(quick="accelerate"))
@@ -100,7 +96,12 @@ def test_the_error_of_a_hang_carries_the_verdict(trainer: str, tmp_path: Path) -
 @pytest.mark.parametrize("mode", ["flip", pytest.param("fine", marks=pytest.mark.bars)])
 def test_the_guard_of_a_trainer_names_the_replica(trainer: str, mode: str, tmp_path: Path) -> None:
     records = tmp_path / "guard"
-    command = launch(trainer, 3, "guarded_job.py", trainer, mode, records)
+    asked = ("guarded_job.py", trainer, mode, records)
+    if trainer == "accelerate":  # the quick one: its ranks share one import
+        preload = ("--preload", "torch._dynamo", "--preload", "accelerate")
+        command = forked(HERE / asked[0], *asked[1:], world=3, options=preload)
+    else:
+        command = torchrun(3, *asked)
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     judged = subprocess.run(

@@ -2,7 +2,6 @@
 
 It gives the ranks the variables that torchrun gives them, and when one fails it ends the others.
 Optimizers import torch._dynamo, which takes as long as torch: jobs of tests that are not about them have none.
-Nor do they have meta tensors, whose kernels take a third of the time to import torch.
 """
 
 import argparse
@@ -12,7 +11,6 @@ import os
 import runpy
 import socket
 import sys
-import types
 
 from whichrank.lab.workloads.forking import fork_ranks
 
@@ -30,8 +28,6 @@ def main():
     options = parser.parse_args()
     # Before the fork, so that no rank has to; what is imported stays, and to look for garbage takes a tenth of it.
     gc.disable()
-    if not options.preload:
-        sys.modules["torch._meta_registrations"] = types.ModuleType("torch._meta_registrations")
     for module in ("torch.distributed", *options.preload):
         importlib.import_module(module)
     gc.enable()
