@@ -14,7 +14,7 @@ DEV := $(VENV)/.dev-installed
 EXAMPLE := examples/skipped_collective
 REPORT := demo-report.md
 SCORE := score
-WORKERS := 5
+WORKERS := 6
 # Compiled modules are kept, whatever the shell says: every process of a test would compile them again.
 export PYTHONDONTWRITEBYTECODE :=
 SHARED := $(or $(WHICHRANK_SHARED),../shared)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.watched import Done, environment, free_port, run, whichrank
+from tests.run.watched import Done, environment, forked, free_port, run, whichrank
 
+pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent / "trainers"
 TRAINERS = ("accelerate", "lightning", "transformers", "ray")
 PHASES = {"data loading", "forward", "backward", "checkpoint", "evaluation"}
@@ -35,10 +36,14 @@ def each(quick: str = "") -> list[object]:
     ]
 
 
+def torchrun(world: int, script: str, *arguments: object) -> list[str]:
+    launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={world}", f"--master_port={free_port()}"]
+    return [sys.executable, *launcher, str(HERE / script), *map(str, arguments)]
+
+
 def job(trainer: str, mode: str, out: Path) -> Done:
-    launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}"]
-    program = [str(HERE / f"{trainer}_job.py"), mode]
-    command = [sys.executable, *([] if trainer == "ray" else launcher), *program]
+    script = f"{trainer}_job.py"
+    command = [sys.executable, str(HERE / script), mode] if trainer == "ray" else torchrun(2, script, mode)
     return run(command, out, limit_s=LIMIT_S)
 
 
@@ -91,8 +96,12 @@ def test_the_error_of_a_hang_carries_the_verdict(trainer: str, tmp_path: Path) -
 @pytest.mark.parametrize("mode", ["flip", pytest.param("fine", marks=pytest.mark.bars)])
 def test_the_guard_of_a_trainer_names_the_replica(trainer: str, mode: str, tmp_path: Path) -> None:
     records = tmp_path / "guard"
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=3", f"--master_port={free_port()}",
-               str(HERE / "guarded_job.py"), trainer, mode, str(records)]  # fmt: skip
+    asked = ("guarded_job.py", trainer, mode, records)
+    if trainer == "accelerate":  # the quick one: its ranks share one import
+        preload = ("--preload", "torch._dynamo", "--preload", "accelerate")
+        command = forked(HERE / asked[0], *asked[1:], world=3, options=preload)
+    else:
+        command = torchrun(3, *asked)
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     judged = subprocess.run(

@@ -14,11 +14,16 @@ pytestmark = pytest.mark.slow
 
 FAULTS = [catalogue.find(name) for name in catalogue.names()]
 
-# One of each way that a verdict is reached. `make test` plays the first few (jobs that are healthy, skip a collective,
-# raise or are killed run in tests/run/watch), `make bars` all, `make score` more.
-SHORT = ["p2p_cycle", "stall_data_loading", "straggler_steady", "taken_port", "xid_fell_off_bus", "network_drop"]
+# One of each way that a verdict is reached. `make test` plays a few (jobs that are healthy, stall, skip a collective,
+# raise or are killed run in tests/run), `make bars` all, `make score` more.
+SHORT = ["p2p_cycle", "straggler_steady", "taken_port", "xid_fell_off_bus", "network_drop"]
 DRILLED = [
-    *SHORT,
+    "p2p_cycle",
+    "stall_data_loading",
+    "straggler_steady",
+    "taken_port",
+    "xid_fell_off_bus",
+    "network_drop",
     "healthy",
     "skipped_collective",
     "exception",

@@ -13,11 +13,6 @@ ARCHIVE = ROOT / "tests" / "samples" / "drills_nccl.tar.xz"
 MISSED: dict[str, str] = {}
 
 
-def names() -> list[str]:
-    with tarfile.open(ARCHIVE) as archive:
-        return sorted({name.split("/")[1] for name in archive.getnames() if name.count("/") == 1})
-
-
 @pytest.fixture(scope="module")
 def marks(tmp_path_factory):
     """Name -> how good the verdict is, and its words."""
@@ -25,21 +20,18 @@ def marks(tmp_path_factory):
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(place, filter="data")
     found = {}
-    for name in names():
-        folder = place / "drills_nccl" / name
+    for folder in sorted(path for path in (place / "drills_nccl").iterdir() if path.is_dir()):
         verdict = diagnose([folder / "bundle"], jobs=1).verdict
         answer = Answer(verdict.cause, tuple(verdict.culprits.ranks), verdict.summary)
-        found[name] = (mark(read(folder / "truth.yaml"), answer), answer)
+        found[folder.name] = (mark(read(folder / "truth.yaml"), answer), answer)
+    assert found
     return found
 
 
-@pytest.mark.parametrize("name", names())
-def test_the_verdict_is_the_truth(marks, name):
-    outcome, answer = marks[name]
-    if name in MISSED:
-        assert not (outcome.right and outcome.exact), f"{name} is right now: take it off the list"
-    else:
-        assert (outcome.right, outcome.exact) == (True, True), answer
+def test_the_verdict_is_the_truth(marks):
+    wrong = {name: answer for name, (outcome, answer) in marks.items() if not (outcome.right and outcome.exact)}
+    assert [(name, answer) for name, answer in wrong.items() if name not in MISSED] == []
+    assert [name for name in MISSED if name not in wrong] == [], "right now: take them off the list"
 
 
 def test_nobody_innocent_is_accused(marks):

@@ -14,8 +14,9 @@ from tests.rehearse.generated import rehearse_all
 from whichrank import report
 from whichrank.rehearse.rehearse import Options, Outcome, rehearse
 
+pytestmark = pytest.mark.slow
 PROGRAMS = Path(__file__).parent / "programs"
-QUICK = ("healthy_join", "rank0_eval")
+QUICK = ("healthy_join",)
 SCHEMA = Path(report.__file__).parent / "schemas" / "rehearse.schema.json"
 
 

@@ -13,7 +13,11 @@ from tests.preflight.cluster import READY, Cluster
 from tests.run.first_response.nodes import NO_PYTHON, drop_packets, full_disk, start_job, whichrank
 from whichrank.cli.tools.schema import schemas
 
-pytestmark = [pytest.mark.job, pytest.mark.skipif(not READY, reason="needs root, ip, nft, tc and sshd")]
+pytestmark = [
+    pytest.mark.job,
+    pytest.mark.slow,
+    pytest.mark.skipif(not READY, reason="needs root, ip, nft, tc and sshd"),
+]
 
 
 @pytest.fixture(scope="module")

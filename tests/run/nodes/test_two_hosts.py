@@ -53,6 +53,7 @@ def listeners(hosts: TwoHosts, number: int) -> set[str]:
 
 
 def hang(hosts: TwoHosts) -> object:
+    hosts.forked = True
     watches = hosts.start("hang", policy="end")
     hosts.await_step()
     heard = listeners(hosts, 0), listeners(hosts, 1)

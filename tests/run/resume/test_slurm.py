@@ -46,6 +46,12 @@ class Ended:
     def out(self, step: str = "") -> Path:
         return self.folder / f"whichrank-{self.job}{step}"
 
+    @property
+    def early(self) -> set[int]:
+        """Ranks that a watcher has seen before they had a process group; the last line may be half written."""
+        lines = [line for path in self.out(".0").rglob("history.jsonl") for line in path.open() if line.endswith("\n")]
+        return {row["rank"] for row in map(json.loads, lines) if row["phase"] == "torch imported"}
+
     def document(self, name: str, step: str = "") -> dict[str, Any]:
         path = self.out(step) / name
         assert path.exists(), self.log
@@ -91,19 +97,25 @@ def again(lab: Cluster, folder: Path) -> Ended:
 def tasks(lab: Cluster, folder: Path) -> Ended:
     """Slurm starts the ranks, and they take its numbers when they make their group; one comes late, and hangs later."""
     folder.mkdir(parents=True)
+    seen = folder / "seen"
     (folder / "train.py").write_text(
         "import os, time\nimport torch.distributed as dist\n"
         "rank, world = int(os.environ['SLURM_PROCID']), int(os.environ['SLURM_NTASKS'])\n"
         "def load_batch(step):\n    time.sleep(600 if step == 40 and rank == 1 else 0.05)\n"
-        "time.sleep(5 * rank)\n"
+        f"while rank == 1 and not os.path.exists({str(seen)!r}):\n    time.sleep(0.1)\n"
         f"dist.init_process_group('gloo', init_method='tcp://127.0.0.1:{watched.free_port()}', rank=rank,"
         " world_size=world)\n"
         "import torch\n"
         "for step in range(100):\n    load_batch(step)\n    dist.all_reduce(torch.ones(4))\n"
     )
     script = f"{HEAD}srun --cpus-per-task=1 {WATCHED} --policy end -- {sys.executable} {folder / 'train.py'}\n"
-    job = lab.submit(folder, script, "--nodes=1", "--ntasks=2", "--cpus-per-task=1")
-    return Ended(job, folder, lab.wait(job, 240))
+    ended = Ended(lab.submit(folder, script, "--nodes=1", "--ntasks=2", "--cpus-per-task=1"), folder, {})
+    deadline = time.monotonic() + 90
+    while 1 not in ended.early and time.monotonic() < deadline:
+        time.sleep(0.2)
+    seen.touch()
+    ended.shown = lab.wait(ended.job, 240)
+    return ended
 
 
 def await_file(path: Path, limit_s: float = 180) -> None:
@@ -190,6 +202,4 @@ def test_one_task_per_rank(jobs: Mapping[str, Ended]) -> None:
     names = {told["node"], *(node["name"] for node in told["nodes"])}
     assert names in ({"n1-task0", "n1-task1"}, {"n2-task0", "n2-task1"})
     assert {rank for node in told["nodes"] for rank in node["ranks"]} | set(told["ranks_seen"]) == {0, 1}
-    histories = [json.loads(line) for path in job.out(".0").rglob("history.jsonl") for line in path.open()]
-    early = {row["rank"] for row in histories if row["phase"] == "torch imported"}
-    assert 1 in early, "known by its task, before it had a process group"
+    assert 1 in job.early, "known by its task, before it had a process group"

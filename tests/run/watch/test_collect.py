@@ -12,24 +12,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from tests.run import watched
+from tests.command import run_forked
+from tests.run import small, watched
 from whichrank.evidence.bundle import load
+from whichrank.evidence.collectors import tools
+from whichrank.worker import network
 
 pytestmark = pytest.mark.slow
 NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 def ask(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        watched.whichrank(*arguments),
-        capture_output=True,
-        text=True,
-        env=watched.environment(),
-        timeout=90,
-        check=False,
-    )
+    return run_forked([str(argument) for argument in arguments], watched.environment(), timeout=90)
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +94,57 @@ def test_a_job_that_nobody_prepared(tmp_path: Path) -> None:
     assert content["job"]["ranks_seen"] == [0, 1]
     assert {file["rank"] for file in content["files"] if file["kind"] == "process status"} == {0, 1}
     assert {"last words", "flight recorder", "stacks"} <= {entry["what"] for entry in content["missing"]}
+
+
+TRAINS = f"""
+import os, runpy
+os.write(1, f"rank {{os.environ['RANK']}} trains\\n".encode())
+runpy.run_path({str(small.JOB)!r}, run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def unprepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[small.Small]:
+    """A job by torchrun that nobody watches; its output goes to a file that both ranks share."""
+    folder = tmp_path_factory.mktemp("unprepared")
+    (folder / "train.py").write_text(TRAINS)
+    with (folder / "job.log").open("w") as log:
+        command = small.torchrun(folder, script=folder / "train.py")
+        process = subprocess.Popen(command, stdout=log, stderr=log, text=True, env=watched.environment())
+    job = small.Small(process, folder, folder / "out")
+    job.until_ready()
+    yield job
+    assert job.end() == 0, (folder / "job.log").read_text()
+    assert job.unharmed
+
+
+@NEEDS_TORCH
+def test_what_there_is_of_a_job_by_torchrun_that_nobody_prepared(unprepared: small.Small) -> None:
+    bundle = unprepared.folder / "bundle"
+    done = ask("collect", unprepared.process.pid, "--out", bundle)
+    assert done.returncode == 0, done.stderr
+    content = load(bundle)
+    jsonschema.Draft202012Validator(json.loads((watched.SCHEMAS / "manifest.schema.json").read_text())).validate(
+        content
+    )
+    files = {file["path"]: file for file in content["files"]}
+    assert "rank 1 trains" in (bundle / "logs/output_1.log").read_text()
+    assert {f"host/sockets.rank_{rank}.txt" for rank in (0, 1)} <= set(files)
+    assert f"host/net.{network.namespace()}.txt" in files
+    if tools.py_spy() is not None:
+        assert files["stacks/rank_1.txt"]["note"] == "py-spy"
+    assert unprepared.process.poll() is None, "the job goes on"
+
+
+@NEEDS_TORCH
+def test_attach_ends_with_a_key(unprepared: small.Small) -> None:
+    command = watched.whichrank("attach", unprepared.process.pid, "--no-history", "--out", unprepared.out)
+    watcher = subprocess.Popen(command, stdout=-3, stderr=-1, text=True, env=watched.environment())
+    unprepared.until("it watches", (unprepared.out / "run.json").exists)
+    watcher.send_signal(signal.SIGINT)
+    _, told = watcher.communicate(timeout=120)
+    assert "Traceback" not in told
+    assert unprepared.process.poll() is None, "the job goes on"
 
 
 def test_no_such_process(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from whichrank.flows.trace.analyse import trace
 
+pytestmark = pytest.mark.slow
 HERE = Path(__file__).parents[2]
 JOB = HERE / "jobs" / "steps.py"
 

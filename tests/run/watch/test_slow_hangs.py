@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -84,20 +83,3 @@ def test_a_job_that_was_not_started_by_us(tmp_path: Path) -> None:
     assert [alarm["level"] for alarm in state["alarms"]] == ["suspect", "confirmed"]
     verdict = json.loads((out / "verdict.json").read_text())["verdict"]
     assert verdict["culprits"]["ranks"] in ([1], []), "without dumps it may not be known; nobody else is accused"
-
-
-def test_attach_ends_with_a_key(tmp_path: Path) -> None:
-    job = subprocess.Popen(small.torchrun(tmp_path), stdout=-3, stderr=-3, text=True, env=watched.environment())
-    running = small.Small(job, tmp_path, tmp_path / "out")
-    try:
-        running.until_ready()
-        command = watched.whichrank("attach", job.pid, "--no-history", "--out", tmp_path / "out")
-        watcher = subprocess.Popen(command, stdout=-3, stderr=-1, text=True, env=watched.environment())
-        running.until("it watches", (tmp_path / "out" / "run.json").exists)
-        watcher.send_signal(signal.SIGINT)
-        _, told = watcher.communicate(timeout=120)
-        assert "Traceback" not in told
-        assert job.poll() is None, "the job goes on"
-    finally:
-        assert running.end() == 0
-    assert running.unharmed

@@ -23,8 +23,7 @@ from tests.run import watched
 from tests.run.watched import Done
 from tests.together import Together
 from whichrank import report
-from whichrank.evidence.bundle import load
-from whichrank.evidence.collectors import processes, tools
+from whichrank.evidence.collectors import tools
 from whichrank.worker import network
 
 pytestmark = [
@@ -201,37 +200,6 @@ def test_the_time_before(jobs: Mapping[str, Done]) -> None:
     assert last["issued"] == 20
     assert last["memory_bytes"] > 10 << 20
     assert last["place"].endswith("go_wrong")
-
-
-def ask(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = watched.whichrank(*arguments)
-    return subprocess.run(command, capture_output=True, text=True, env=watched.environment(), timeout=90, check=False)
-
-
-def test_a_job_that_nobody_prepared(tmp_path: Path) -> None:
-    """Its output goes to a file that both ranks share."""
-    log = tmp_path / "job.log"
-    environ = watched.environment()
-    with log.open("w") as stream:
-        job = subprocess.Popen(launch("idle"), stdout=stream, stderr=stream, env=environ, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 60
-        while "rank 1 trains" not in log.read_text() and time.monotonic() < deadline:
-            time.sleep(0.2)
-        done = ask("collect", job.pid, "--out", tmp_path / "bundle")
-        assert done.returncode == 0, done.stderr
-    finally:
-        for pid in (job.pid, *processes.below(job.pid, processes.everybody())):  # ranks have sessions of their own
-            os.kill(pid, signal.SIGKILL)
-        job.wait()
-    content = load(tmp_path / "bundle")
-    jsonschema.Draft202012Validator(schema("manifest")).validate(content)
-    files = {file["path"]: file for file in content["files"]}
-    assert "rank 1 trains" in (tmp_path / "bundle/logs/output_1.log").read_text()
-    assert {f"host/sockets.rank_{rank}.txt" for rank in (0, 1)} <= set(files)
-    assert f"host/net.{network.namespace()}.txt" in files
-    if tools.py_spy() is not None:
-        assert files["stacks/rank_1.txt"]["note"] == "py-spy"
 
 
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
