@@ -177,7 +177,7 @@ _PERSON = re.compile(r"(?<!: )\b(?:I|I'm|we|We|my|My|our|Our|us)\b")
 _SOME = 30
 """A person who pastes a log writes at least one line in thirty."""
 _TITLE_LINES = 4
-_OTHERS = 3
+_OTHERS, _MOST_ITEMS = 3, 64
 _UNITS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
 _TIMES = re.compile(
     r"(?<![\w.])((?:\d{1,6}(?:\.\d{1,3})?\s{0,2}[,/]\s{0,2}){0,12}\d{1,6}(?:\.\d{1,3})?)"
@@ -285,7 +285,7 @@ def faster_items(text: str) -> set[int]:
         if _ITEM.match(line) and len(line) <= _LONGEST_LINE:
             block.append((number, _seconds(line)))
         elif not line.startswith((" ", "\t")):
-            for at, took in block:
+            for at, took in block if len(block) <= _MOST_ITEMS else ():
                 others = [value for other, values in block if other != at for value in values]
                 if took and len(others) >= _OTHERS and 2 * max(took) <= min(others):
                     faster.add(at)

@@ -126,7 +126,8 @@ def _observed(case: Case, finding: Finding) -> Finding:
     """A rank that is alive and does not come makes the others hang, also where its message is that of a crash."""
     timed_out = [e for e in case.events(*TIMED_OUT) if e.rank is not None and e.rank not in finding.subject.ranks]
     cause = causes().get(finding.cause)
-    if cause is not None and cause.family in _SPOILS and said_category(case) == "corruption":
+    spoils = cause is not None and cause.family in _SPOILS and finding.category in ("hang", "crash")
+    if spoils and said_category(case) == "corruption":
         return replace(finding, category="corruption")
     if finding.category != "crash" or not finding.subject.ranks or len(timed_out) < 2:
         return finding
