@@ -9,9 +9,12 @@ import pytest
 from tests.jobs.pretend import Plan
 from tests.jobs.pretend_dumps import read, write
 from tests.timeline.by_hand import Did, dump, lined_up, steps
+from whichrank.evidence.readers import stacks
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.discovery import discover_rules
+from whichrank.model.contracts import Item
 from whichrank.model.findings import Finding
+from whichrank.records.stack import ProcessStack
 from whichrank.timeline.case import Case, build_case
 
 RULES = {rule.CODE: rule for rule in discover_rules()}
@@ -132,3 +135,34 @@ def test_a_lost_rank_that_ended_by_itself_did_not_hang(tmp_path: Path) -> None:
     )
     found = diagnose([folder], jobs=1).verdict
     assert (found.category, found.culprits.ranks) == ("crash", (6,))
+
+
+IN_NEW_GROUP = (
+    "_new_process_group_helper (torch/distributed/distributed_c10d.py:2169)",
+    "new_group (torch/distributed/distributed_c10d.py:5863)",
+    "fine_tune (train.py:63)",
+)
+IN_BROADCAST = ("broadcast (torch/distributed/distributed_c10d.py:3151)", "publish (train.py:58)")
+
+
+def stood(tmp_path: Path, places: tuple[tuple[str, ...], ...]) -> list[ProcessStack]:
+    found = []
+    for rank, frames in enumerate(places):
+        text = f'Process {100 + rank}: python train.py (rank {rank})\nThread {100 + rank} (idle): "MainThread"\n'
+        path = tmp_path / f"{rank}.txt"
+        path.write_text(text + "".join(f"    {frame}\n" for frame in frames) + "    main (train.py:99)\n")
+        found += stacks.read(Item(path, path.name, path.stat().st_size, 0)).records
+    return found
+
+
+@pytest.mark.parametrize("absent", [0, 2])
+def test_the_rank_that_did_not_make_the_group(tmp_path: Path, absent: int) -> None:
+    groups: dict[str, tuple[int, ...] | None] = {"0": (0, 1, 2, 3)}
+    trained = steps(6)
+    alone = [*trained, Did("0", "broadcast", 7, done=False, line=58, function="publish")]
+    dumps = [dump(rank, groups, alone if rank == absent else trained) for rank in range(4)]
+    places = tuple(IN_BROADCAST if rank == absent else IN_NEW_GROUP for rank in range(4))
+    case = build_case([*dumps, *stood(tmp_path, places)])
+    (finding,) = findings("COLL135", case)
+    assert (finding.cause, finding.subject.ranks) == ("conditional-collective", (absent,))
+    assert findings("COLL102", case) == []

@@ -11,9 +11,9 @@ together.
 
 ## How it decides
 By the stacks of at least two ranks inside the creation of a group after collectives have finished, or of all members
-of a group in its first call, in which NCCL creates it. Who holds a group
-that others lack is named; so is who stands in the same function as such a rank. The tables of the flight recorder say
-which groups a rank holds.
+of a group in its first call, in which NCCL creates it. Who holds a group that others lack is named; so is who stands in
+the same function as such a rank. The tables of the flight recorder say which groups a rank holds. Where nobody holds
+more than others, and most ranks wait in `new_group` for a few that wait elsewhere, those few are named.
 
 ## Example
 Ranks 1 and 3 call `new_group([1, 3])` under `if rank in members:`; all four ranks then stand in
@@ -58,9 +58,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         _function(case, rank) for rank in case.activities if rank not in holders and rank not in _near(case, holders)
     }
     ranks = tuple(sorted(holders | {r for r in case.activities if _function(case, r) in together - {None}}))
+    if not holders and (absent := _absent(case, making)):
+        return [_not_called(case, making, absent)]
     if len(ranks) >= case.world or not holders:
         return [_finding(case, making, ())]
     return [_finding(case, making, ranks)]
+
+
+def _absent(case: Case, making: list[int]) -> tuple[int, ...]:
+    """The few that wait elsewhere while most make a group; nobody where one of the others is not known to wait."""
+    others = [rank for rank in range(case.world) if rank not in making]
+    waiting = all(rank in case.activities and case.activities[rank].doing == "waiting" for rank in others)
+    return tuple(others) if waiting and len(others) < len(making) else ()
 
 
 def _in_one_first_call(case: Case) -> list[int]:
@@ -95,6 +104,26 @@ def _near(case: Case, holders: set[int]) -> set[int]:
 def _function(case: Case, rank: int) -> str | None:
     activity = case.activities.get(rank)
     return activity.place.function if activity is not None and activity.place is not None else None
+
+
+def _not_called(case: Case, making: list[int], absent: tuple[int, ...]) -> Finding:
+    made, elsewhere = case.activities[making[0]].place, case.activities[absent[0]].place
+    verb = "waits" if len(absent) == 1 else "wait"
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        grade=Grade.SUPPORTS,
+        subject=Subject(ranks=absent, code=tuple(place for place in (elsewhere, made) if place is not None)),
+        message=(
+            f"{wording.ranks_text(absent).capitalize()} {verb} at {elsewhere or 'another call'}, and did not call "
+            f"new_group, in which {wording.ranks_text(making)} wait{f' at {made}' if made is not None else ''}."
+        ),
+        evidence=tuple(stack_ref(case, rank) for rank in (*absent[:2], *making[:2]) if rank in case.stacks),
+        victims=tuple(making),
+        fix=_FIX,
+    )
 
 
 def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:

@@ -40,8 +40,16 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [
         _finding(case, t)
         for t in case.troubles
-        if calls_alone(t, wording.lineup_of(case).groups[t.meeting.group].members)
+        if calls_alone(t, wording.lineup_of(case).groups[t.meeting.group].members) and not _others_make_a_group(case, t)
     ]
+
+
+def _others_make_a_group(case: Case, trouble: Trouble) -> bool:
+    """Whether all others wait in `new_group`, which takes every rank: then it is that call which was left out."""
+    others = [rank for rank in range(case.world) if rank not in trouble.ranks]
+    return len(others) > 1 and all(
+        rank in case.activities and case.activities[rank].doing == "starting" for rank in others
+    )
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
