@@ -46,10 +46,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _others_make_a_group(case: Case, trouble: Trouble) -> bool:
     """Whether all others wait in `new_group`, which takes every rank: then it is that call which was left out."""
+    doing = {rank: activity.doing for rank, activity in case.activities.items()}
     others = [rank for rank in range(case.world) if rank not in trouble.ranks]
-    return len(others) > 1 and all(
-        rank in case.activities and case.activities[rank].doing == "starting" for rank in others
-    )
+    waits = all(doing.get(rank) == "waiting" for rank in trouble.ranks)
+    return waits and len(others) > len(trouble.ranks) and all(doing.get(rank) == "starting" for rank in others)
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
