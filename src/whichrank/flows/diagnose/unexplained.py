@@ -34,7 +34,7 @@ _LONGEST, _MOST = 600, 16_000
 
 def closest_causes(items: Iterable[Item]) -> list[ClosestCause]:
     """The causes whose wording comes closest to a text that speaks of trouble, the closest first."""
-    places = list(new_lines(texts_of(items)))
+    places = [place for place in new_lines(texts_of(items)) if not did_nothing(place[2])]
     troubles = [at for at, (_, _, text) in enumerate(places) if _is_trouble(text.lower())]
     if all(_accounted_for(places[at][2]) for at in troubles):
         return []
@@ -74,7 +74,7 @@ def new_lines(texts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, int, st
         for number, line in enumerate(data[:_LARGEST].decode("utf-8", "replace").split("\n"), 1):
             text = line[:_LONGEST]
             shape = _NUMBERS.sub("0", text[:200])
-            if shape in seen or not text.strip() or _FRAME.match(text) or did_nothing(text):
+            if shape in seen or not text.strip() or _FRAME.match(text):
                 continue
             seen.add(shape)
             yield label, number, text

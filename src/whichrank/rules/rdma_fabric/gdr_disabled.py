@@ -26,6 +26,8 @@ On machines without the hardware for it nothing is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.run_state import RunFinished
@@ -103,31 +105,27 @@ def _nowhere(case: Case) -> Finding | None:
     ways = [way for some in _over_ib(case).values() for way in some]
     if not ways or any(gdr for gdr, _ in ways):
         return None
-    return Finding(
-        code=CODE,
-        cause=CAUSE,
-        category="slow",
-        severity="warning",
-        grade=Grade.HINTS,
-        subject=Subject(),
-        message="No connection over InfiniBand uses GPUDirect RDMA: all go through host memory.",
-        evidence=tuple(ref for _, ref in ways[:2]),
-        fix=_FIX,
-        next=_NEXT,
-    )
+    message = "No connection over InfiniBand uses GPUDirect RDMA: all go through host memory."
+    return _slow(message, [ref for _, ref in ways[:2]], Grade.HINTS)
 
 
 def _differs(case: Case, without: dict[str, Ref]) -> Finding:
-    slow = trials.said_category(case) == "slow"
+    grade = Grade.SUPPORTS if trials.said_category(case) == "slow" else Grade.HINTS
+    hosts = tuple(sorted(without))
+    message = f"Without GPUDirect RDMA: {', '.join(hosts)}; other hosts of the job use it."
+    return _slow(message, [without[host] for host in hosts][:4], grade, hosts)
+
+
+def _slow(message: str, refs: Sequence[Ref], grade: Grade, hosts: tuple[str, ...] = ()) -> Finding:
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="slow",
         severity="warning",
-        grade=Grade.SUPPORTS if slow else Grade.HINTS,
-        subject=Subject(hosts=tuple(sorted(without))),
-        message=f"Without GPUDirect RDMA: {', '.join(sorted(without))}; other hosts of the job use it.",
-        evidence=tuple(without[host] for host in sorted(without))[:4],
+        grade=grade,
+        subject=Subject(hosts=hosts),
+        message=message,
+        evidence=tuple(refs),
         fix=_FIX,
         next=_NEXT,
     )

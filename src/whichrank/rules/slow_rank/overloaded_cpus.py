@@ -63,6 +63,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if load <= (_TIMES * cpus if cpus else _MOST_CPUS):
         return []
     of = f" on {cpus} CPUs" if cpus else ""
-    message = f"{load:.0f} threads want to run{of}: they hold each other up."
+    message = f"{load:.0f} threads are runnable{of}: the CPUs are oversubscribed."
     signs = [highest.sign, *(s.sign for s in counts[:1])]
     return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS if cpus else Grade.HINTS)]

@@ -46,6 +46,14 @@ def waits(case: Case) -> dict[int, tuple[int, ...]]:
     return found
 
 
+def without_new_group(case: Case) -> tuple[int, ...]:
+    """The few that wait elsewhere while all others wait in `new_group`, which takes every rank of the job."""
+    doing = {rank: activity.doing for rank, activity in case.activities.items()}
+    others = tuple(rank for rank in range(case.world) if doing.get(rank) != "starting")
+    waiting = all(doing.get(rank) == "waiting" for rank in others)
+    return others if waiting and 2 * len(others) < case.world else ()
+
+
 def _even_first_calls(case: Case) -> dict[int, tuple[int, ...]]:
     """The same where a recorder holds the first call of a group (Gloo's does) and half of its members have come.
 

@@ -28,6 +28,8 @@ Without dumps nothing says who holds which group: then nobody is named.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -58,18 +60,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         _function(case, rank) for rank in case.activities if rank not in holders and rank not in _near(case, holders)
     }
     ranks = tuple(sorted(holders | {r for r in case.activities if _function(case, r) in together - {None}}))
-    if not holders and (absent := _absent(case, making)):
+    if not holders and (absent := unrecorded.without_new_group(case)):
         return [_not_called(case, making, absent)]
     if len(ranks) >= case.world or not holders:
         return [_finding(case, making, ())]
     return [_finding(case, making, ranks)]
-
-
-def _absent(case: Case, making: list[int]) -> tuple[int, ...]:
-    """The few that wait elsewhere while most make a group; nobody where one of the others is not known to wait."""
-    others = [rank for rank in range(case.world) if rank not in making]
-    waiting = all(rank in case.activities and case.activities[rank].doing == "waiting" for rank in others)
-    return tuple(others) if waiting and len(others) < len(making) else ()
 
 
 def _in_one_first_call(case: Case) -> list[int]:
@@ -109,21 +104,12 @@ def _function(case: Case, rank: int) -> str | None:
 def _not_called(case: Case, making: list[int], absent: tuple[int, ...]) -> Finding:
     made, elsewhere = case.activities[making[0]].place, case.activities[absent[0]].place
     verb = "waits" if len(absent) == 1 else "wait"
-    return Finding(
-        code=CODE,
-        cause=CAUSE,
-        category="hang",
-        severity="error",
-        grade=Grade.SUPPORTS,
-        subject=Subject(ranks=absent, code=tuple(place for place in (elsewhere, made) if place is not None)),
-        message=(
-            f"{wording.ranks_text(absent).capitalize()} {verb} at {elsewhere or 'another call'}, and did not call "
-            f"new_group, in which {wording.ranks_text(making)} wait{f' at {made}' if made is not None else ''}."
-        ),
-        evidence=tuple(stack_ref(case, rank) for rank in (*absent[:2], *making[:2]) if rank in case.stacks),
-        victims=tuple(making),
-        fix=_FIX,
+    message = (
+        f"{wording.ranks_text(absent).capitalize()} {verb} at {elsewhere or 'another call'}, and did not call "
+        f"new_group, in which {wording.ranks_text(making)} wait{f' at {made}' if made is not None else ''}."
     )
+    code = tuple(place for place in (elsewhere, made) if place is not None)
+    return _found(case, message, absent, code, (*absent[:2], *making[:2]))
 
 
 def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
@@ -135,6 +121,16 @@ def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
     places = [case.activities[rank].place for rank in (*ranks, *making) if rank in case.activities]
     code = tuple(dict.fromkeys(CodePlace(p.file, p.line, p.function) for p in places if p is not None))[:3]
     shown = [*ranks[:2], *[rank for rank in making if rank not in ranks][:2], *making[:1]]
+    message = (
+        f"{who} {verb} created a process group that the other ranks did not; {wording.ranks_text(making)} now wait "
+        f"{inside}{where} and count their groups differently."
+    )
+    return _found(case, message, ranks, code, shown)
+
+
+def _found(
+    case: Case, message: str, ranks: tuple[int, ...], code: tuple[CodePlace, ...], shown: Iterable[int]
+) -> Finding:
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -142,10 +138,7 @@ def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
         severity="error",
         grade=Grade.SUPPORTS if ranks else Grade.HINTS,
         subject=Subject(ranks=ranks, code=code),
-        message=(
-            f"{who} {verb} created a process group that the other ranks did not; {wording.ranks_text(making)} now wait "
-            f"{inside}{where} and count their groups differently."
-        ),
+        message=message,
         evidence=tuple(stack_ref(case, rank) for rank in dict.fromkeys(shown) if rank in case.stacks),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
         fix=_FIX,

@@ -28,6 +28,7 @@ from __future__ import annotations
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import unrecorded
 from whichrank.timeline.collectives.troubles.trouble import Trouble, calls_alone
 
 CODE = "COLL102"
@@ -37,19 +38,13 @@ CAUSE = "rank0-only-collective"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.lineup is None:
         return NotEvaluated("flight-recorder dumps")
+    absent = unrecorded.without_new_group(case)  # then it is that call which was left out
     return [
         _finding(case, t)
         for t in case.troubles
-        if calls_alone(t, wording.lineup_of(case).groups[t.meeting.group].members) and not _others_make_a_group(case, t)
+        if calls_alone(t, wording.lineup_of(case).groups[t.meeting.group].members)
+        and (not absent or set(t.ranks) != set(absent))
     ]
-
-
-def _others_make_a_group(case: Case, trouble: Trouble) -> bool:
-    """Whether all others wait in `new_group`, which takes every rank: then it is that call which was left out."""
-    doing = {rank: activity.doing for rank, activity in case.activities.items()}
-    others = [rank for rank in range(case.world) if rank not in trouble.ranks]
-    waits = all(doing.get(rank) == "waiting" for rank in trouble.ranks)
-    return waits and len(others) > len(trouble.ranks) and all(doing.get(rank) == "starting" for rank in others)
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
