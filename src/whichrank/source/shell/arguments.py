@@ -32,7 +32,7 @@ _LOADERS = re.compile(
 )
 _CONFIG = re.compile(r"--(?:deepspeed|ds)(?:[-_]config(?:[-_]file)?)?")
 _MODEL_PARALLEL = re.compile(
-    r"(?:tensor|pipeline|model|sequence|context|expert|autotp)[\w-]*(?:parallel|size)|--(?:tp|pp|sp)\b"
+    r"(?:tensor|pipeline|model|sequence|context|expert|autotp)[\w-]{0,40}(?:parallel|size)|--(?:tp|pp|sp)\b"
 )
 
 

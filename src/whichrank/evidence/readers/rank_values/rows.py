@@ -29,7 +29,7 @@ _STEP_WITHIN = re.compile(r"(?:step|iter(?:ation)?)[ =:#]{1,3}\d")
 """In lower case: what stands in every line that tells a step, found sooner than the step itself."""
 _SAYS_RANK = re.compile(r"(?i)(?<![\w-])(?:global[_ ])?rank\s?[=:#]?\s?(\d{1,7})\b")
 _RANKS_OF_HOST = re.compile(
-    r"(?:(?P<host>[A-Za-z][\w.-]{0,60}\d[\w.-]{0,20})[:,]? )?ranks? (?P<first>\d{1,7})-(?P<last>\d{1,7})\b"
+    r"(?:(?<![\w.-])(?P<host>[A-Za-z][\w.-]{0,60}\d[\w.-]{0,20})[:,]? )?ranks? (?P<first>\d{1,7})-(?P<last>\d{1,7})\b"
 )
 """`node-041 ranks 328-335`."""
 _LEGEND = re.compile(r"(?<![\w.])(?P<name>[A-Za-z]\w{0,11}) ?= ?(?P<meaning>[A-Za-z][A-Za-z +/-]{3,80})")
