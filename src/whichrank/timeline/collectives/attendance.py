@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from whichrank.timeline.collectives.lineup import I32, Bools, Lineup, in_order
 
 
-@dataclass(slots=True)
-class Attendance:
+class Attendance(Struct):
     """One line per (sequence number, rank), sorted by them; a meeting is the lines with one number."""
 
     seq: I32

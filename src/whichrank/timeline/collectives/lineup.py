@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.records.dump import STARTED, Call, Dump
 from whichrank.timeline.collectives.completed import drop_foreign_status, marks, of_messages, settle
@@ -28,11 +29,10 @@ Column = npt.NDArray[Any]
 
 # Above this many entries memory is worth some care: 46 bytes each.
 MANY = 500_000
-DUMP_COLUMNS = tuple(f.name for f in fields(Dump) if str(f.type).startswith("npt.NDArray"))
+DUMP_COLUMNS = tuple(name for name, kind in Dump.__annotations__.items() if kind.startswith("npt.NDArray"))
 
 
-@dataclass
-class Lineup:
+class Lineup(Struct, dict=True):
     """The table. `first[r]`..`first[r + 1]` are the rows of the r-th dumped rank in `dumped`."""
 
     world: int

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Call
@@ -40,8 +40,7 @@ def place_of(call: Call, rank: int | None = None) -> CodePlace | None:
 Label = int
 
 
-@dataclass(frozen=True, slots=True)
-class Deviation:
+class Deviation(Struct, frozen=True):
     """Where a rank left the path: it issued `row` where `expected` was due."""
 
     row: int
@@ -49,8 +48,7 @@ class Deviation:
     """A row that shows what was due here: of another rank if one went this way, else an earlier one of its own."""
 
 
-@dataclass(slots=True)
-class Programs:
+class Programs(Struct):
     """Labelled operation sequences of some ranks, and what follows what in them."""
 
     lineup: Lineup

@@ -8,8 +8,9 @@ timed out in a collective while nobody had died hung, whatever the message would
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Subject

@@ -8,11 +8,11 @@ the replay must come out where the job did; then single times are changed and it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from whichrank.records.profiles.steps import ARRIVE, WAIT, RankSteps
 from whichrank.records.profiles.trace import Floats
@@ -20,8 +20,7 @@ from whichrank.timeline.steps.intervals import medians
 from whichrank.timeline.steps.matching import Matched
 
 
-@dataclass
-class Chain:
+class Chain(Struct):
     """One rank's part: links in order, times in nanoseconds."""
 
     begin: float
@@ -31,8 +30,7 @@ class Chain:
     """Own time before each link, and after the last one."""
 
 
-@dataclass
-class Play:
+class Play(Struct, dict=True):
     """What is replayed."""
 
     chains: list[Chain]
