@@ -43,10 +43,11 @@ def attendance(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
         return None
     rows = rows[in_order(lineup.seq[rows])]
     seq, rank = lineup.seq[rows], lineup.rank[rows]
+    brought, done = lineup.call_marks[lineup.call[rows]], lineup.done[rows]
     line = np.flatnonzero(np.r_[True, (seq[1:] != seq[:-1]) | (rank[1:] != rank[:-1])])
-    # A coalesced call is several rows of one rank: what it brought is the sum of their marks.
-    brought = np.add.reduceat(lineup.call_marks[lineup.call[rows]], line)
-    done = np.logical_and.reduceat(lineup.done[rows], line)
-    seq = seq[line]
+    if len(line) < len(rows):
+        # A coalesced call is several rows of one rank: what it brought is the sum of their marks.
+        brought, done = np.add.reduceat(brought, line), np.logical_and.reduceat(done, line)
+        seq, rank, rows = seq[line], rank[line], rows[line]
     start = np.flatnonzero(np.r_[True, seq[1:] != seq[:-1]])
-    return Attendance(seq, rank[line], rows[line], brought, done, start)
+    return Attendance(seq, rank, rows, brought, done, start)

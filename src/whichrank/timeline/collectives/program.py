@@ -94,9 +94,8 @@ class Programs(Struct):
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         labels = np.array([self.label(int(row)) for row in rows[first]], np.int64)[inverse.reshape(-1)]
         self.rows[rank], self.labels[rank] = rows.tolist(), labels.tolist()
-        self._example.update(
-            {(label, rank): row for label, row in zip(self.labels[rank], self.rows[rank], strict=True)}
-        )
+        newest = dict(zip(self.labels[rank], self.rows[rank], strict=True))
+        self._example.update({(label, rank): row for label, row in newest.items()})
         self.finished.update(labels[lineup.done[rows]].tolist())
         self._strands[rank] = [
             np.flatnonzero(lineup.source[rows] == s) for s in sorted(set(lineup.source[rows].tolist()))
