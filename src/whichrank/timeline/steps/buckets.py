@@ -8,6 +8,7 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from whichrank.model.step_report import Bucket
 from whichrank.records.profiles.steps import RankSteps
@@ -88,6 +89,6 @@ def with_contents(found: list[Bucket], told: Sequence[Filled]) -> list[Bucket]:
     for row, one in enumerate(found):
         filled = told[place % len(told)]
         if one.bytes in (None, filled.bytes):
-            named[row] = one._replace(bytes=filled.bytes, parameters=filled.parameters)
+            named[row] = replace(one, bytes=filled.bytes, parameters=filled.parameters)
             place += 1
     return named if place % len(told) == 0 else found
