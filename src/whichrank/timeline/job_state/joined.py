@@ -40,7 +40,9 @@ _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
-    return _observed(case, _with_ranks_of_host(case, _of_whom(case, _of_host(case, finding))))
+    return _observed(
+        case, _with_host_of_ranks(case, _with_ranks_of_host(case, _of_whom(case, _of_host(case, finding))))
+    )
 
 
 def _of_host(case: Case, finding: Finding) -> Finding:
@@ -48,7 +50,7 @@ def _of_host(case: Case, finding: Finding) -> Finding:
     subject, cause = finding.subject, causes().get(finding.cause)
     if cause is None or cause.family not in _OF_ONE_HOST or subject != Subject(code=subject.code):
         return finding
-    known = _hosts(case)
+    known = hosts_spoken_of(case)
     meant = _announced(case, finding) if cause.family == "net-interface" else set()
     told = {ref.host for ref in finding.evidence}
     if not meant and len(told) == 1 and None not in told:
@@ -58,7 +60,7 @@ def _of_host(case: Case, finding: Finding) -> Finding:
     return replace(finding, subject=replace(subject, hosts=tuple(sorted(meant))))
 
 
-def _hosts(case: Case) -> set[str]:
+def hosts_spoken_of(case: Case) -> set[str]:
     """Every host that the evidence speaks of."""
     named = {e.host for e in case.log_events} | {s.host for s in case.sightings} | {p.host for p in case.nccl}
     return case.people.hosts() | {short_name(host) for host in named if host and host != "localhost"}
@@ -96,6 +98,16 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
         others = tuple(r for r in range(case.world) if r not in ranks)
         return replace(finding, subject=replace(subject, ranks=ranks), victims=finding.victims or others)
     return replace(finding, subject=replace(subject, candidates=ranks)) if cause.family in _OF_ONE_HOST else finding
+
+
+def _with_host_of_ranks(case: Case, finding: Finding) -> Finding:
+    """The hosts of the ranks that are meant: where to look. What the program does wrong is not to be found there."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    if cause is None or cause.family == "code-collective" or not subject.ranks or subject.hosts:
+        return finding
+    hosts = {case.people.host_of(rank) for rank in subject.ranks}
+    known = sorted(host for host in hosts if host is not None and host != "localhost")
+    return replace(finding, subject=replace(subject, hosts=tuple(known))) if len(known) == len(hosts) else finding
 
 
 def _failed_themselves(case: Case) -> tuple[int, ...]:
