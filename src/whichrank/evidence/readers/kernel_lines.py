@@ -1,4 +1,4 @@
-"""Lines of the kernel's GPU driver among other output: a watcher of nodes, or a launcher, writes them into the job's log."""
+"""Lines of the kernel's GPU driver among other output: a watcher of nodes, or a launcher, wrote them there."""
 
 from __future__ import annotations
 

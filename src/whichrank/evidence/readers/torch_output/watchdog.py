@@ -42,7 +42,8 @@ _PG_NAME = re.compile(r"PG Name: (\S{1,200})")
 _SETTING = re.compile(r"([A-Z][A-Z0-9_ ]{3,80}|NCCL version)(?: \([^)]{0,100}\))?: ([^,\s]{1,200})")
 # XLA ends a process whose threads wait too long for the others: its watchdog has no other name.
 _XLA_RENDEZVOUS = re.compile(
-    r"Termination timeout for `([A-Za-z][\w -]{0,40}?)(?: for rank \d| RendezvousKey|[;:{(`])[^`]{0,2000}`? of (\d{1,6}) seconds"
+    r"Termination timeout for `([A-Za-z][\w -]{0,40}?)(?: for rank \d| RendezvousKey|[;:{(`])[^`]{0,2000}`?"
+    r" of (\d{1,6}) seconds"
 )
 _LIST = r"\[([\d, -]{0,4000})\]"
 _DESYNC = (
