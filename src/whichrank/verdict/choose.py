@@ -80,7 +80,7 @@ def choose(
     readings = [rest[i - 1] for i in followers]
     others = [f for i, f in enumerate(rest, 1) if i not in followers and f.severity != "info"]
     incidents = tuple(_verdict(f, telling.sure(f), []) for f in others)
-    return Choice(_verdict(root, sure, readings), (root, *rest), followers, incidents, weighed)
+    return Choice(_verdict(root, sure, readings), (root, *rest), dict(followers), incidents, weighed)
 
 
 class _Weighed(tuple[Finding, ...]):

@@ -11,7 +11,7 @@ host's name resolves to, which /etc/hosts often maps to 127.0.1.1.
 ## How it decides
 Failed connections to such addresses say it outright. Otherwise the interface that NCCL says it uses is judged: a
 link-local address counts where nothing has run yet; loopback, bridges and tunnels where the job spans hosts or a
-connection failed.
+connection failed. Who said that its own name leads nowhere, and took loopback, is named where the others did not.
 
 ## Example
 `Gloo connectFullMesh failed … Connection refused, remote=[127.0.0.1]:40213`

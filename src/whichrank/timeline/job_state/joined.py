@@ -8,16 +8,18 @@ timed out in a collective while nobody had died hung, whatever the message would
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Subject
+from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError
 from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths
-from whichrank.timeline.job_state.statements import TIMED_OUT
+from whichrank.timeline.job_state.statements import TIMED_OUT, Statement
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
@@ -146,9 +148,17 @@ def _observed(case: Case, finding: Finding) -> Finding:
     ends = cause is None or cause.family in _ENDS_A_PROCESS or finding.cause in _KILLS
     if ends and finding.cause not in _LEAVES_WAITING:
         return finding
-    first = min((e.time_ns for e in timed_out if e.time_ns is not None), default=None)
-    ended = [d for d in deaths.deaths(case) if d.sign.rank in finding.subject.ranks]
-    ended_before = any(first is None or d.sign.time_ns is None or d.sign.time_ns < first for d in ended)
+    ended = [d.sign for d in deaths.deaths(case) if d.sign.rank in finding.subject.ranks]
+    ended_before = any(_before(sign, timed_out) for sign in ended)
     raised = [*(e for e in case.events(Traceback) if not e.thread), *case.events(NativeCrash, CudaError)]
     by_itself = any(e.rank in finding.subject.ranks for e in raised)
     return finding if ended_before or by_itself else replace(finding, category="hang")
+
+
+def _before(end: Statement, waited: Sequence[Event]) -> bool:
+    """Whether a rank ended before the others gave up: by the clock, else by the lines of one output."""
+    times = [e.time_ns for e in waited if e.time_ns is not None]
+    if end.time_ns is not None and times:
+        return end.time_ns < min(times)
+    lines = [e.line for e in waited if e.ref.source == end.ref.source]
+    return end.event is None or not lines or end.event.line < min(lines)

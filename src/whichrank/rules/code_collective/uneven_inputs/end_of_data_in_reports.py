@@ -11,7 +11,8 @@ that has no more leaves the others waiting.
 ## How it decides
 Only where ranks timed out and no dump or progress line tells more. It is surer where some ranks timed out in a small
 operation, such as the sum of a metric, while the others reduce whole gradients: they have left the loop. There a bar
-that stands at the end of its loop is enough.
+that stands at the end of its loop is enough. It is proven where the ranks that are in another operation than the rest
+are those that said that they had no data left.
 
 ## Example
 `Timed out waiting 1800000ms for recv operation to complete`, with "custom IterableDataset with dynamic batching"
