@@ -11,7 +11,7 @@ host's name resolves to, which /etc/hosts often maps to 127.0.1.1.
 ## How it decides
 Failed connections to such addresses say it outright. Otherwise the interface that NCCL says it uses is judged: a
 link-local address counts where nothing has run yet; loopback, bridges and tunnels where the job spans hosts or a
-connection failed.
+connection failed. Who said that its own name leads nowhere, and took loopback, is named where the others did not.
 
 ## Example
 `Gloo connectFullMesh failed … Connection refused, remote=[127.0.0.1]:40213`
@@ -25,11 +25,12 @@ from __future__ import annotations
 import re
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.joined import hosts_spoken_of
 from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "NETI201"
@@ -57,12 +58,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         told = [s for s in told if s.signature.id not in ("gloo-mesh", "gloo-loopback") or "refused" not in s.sign.text]
     if any(s.signature.role == "root" for s in told):
         sure = known_messages.grade(told)
-        return [
-            building.tell_of(
-                case, _FAILED, "A rank is not to be reached at the address that it announced: {what}.", told, sure
-            )
-        ]
+        message = "A rank is not to be reached at the address that it announced: {what}."
+        found = building.tell_of(case, _FAILED, message, told, sure)
+        return [building.about(found, subject) if (subject := _fell_back(case)) != Subject() else found]
     return _by_the_choice(case)
+
+
+def _fell_back(case: Case) -> Subject:
+    """Who took the loopback address because its own name leads nowhere, where the others did not."""
+    signs = [s.sign for s in known_messages.seen(case, "gloo-own-name")]
+    hosts = {sign.host for sign in signs if sign.host}
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
+    return Subject(ranks=ranks, hosts=tuple(sorted(hosts)) if len(hosts) < len(hosts_spoken_of(case)) else ())
 
 
 def _by_the_choice(case: Case) -> list[Finding]:
