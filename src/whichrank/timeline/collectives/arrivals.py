@@ -66,6 +66,8 @@ class _Shared(Struct):
 
     def only(self, kept: npt.NDArray[np.bool_]) -> _Shared:
         """Some of the meetings."""
+        if kept.all():
+            return self
         sizes = np.diff(np.r_[self.start, len(self.rows)])
         return _Shared(self.rows[np.repeat(kept, sizes)], np.cumsum(sizes[kept]) - sizes[kept], self.every)
 
