@@ -33,6 +33,7 @@ def judged(folder: Path) -> Diagnosis:
         ("other_root", "COLL133", "root-mismatch", (0,)),
         ("root_of_the_next_turn", "COLL133", "root-mismatch", (2,)),
         ("later_stage_receives", "COLL132", "p2p-unmatched", (0,)),
+        ("smaller_batch", "COLL121", "size-mismatch", (1,)),
         ("group_of_its_members", "COLL135", "conditional-collective", (1,)),
         ("left_early", "COLL112", "teardown-hang", (1,)),
         ("left_loop_early", "COLL139", "conditional-collective", (0, 2)),
