@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from whichrank.timeline.collectives.lineup import I32, Bools, Lineup, in_order
+from whichrank.timeline.collectives.lineup import I32, MANY, Bools, Lineup, in_order
 
 
 class Attendance(Struct):
@@ -35,6 +35,14 @@ class Attendance(Struct):
 
 def attendance(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
     """The attendance of a group's collectives, or of every so-manieth; None if it has none."""
+    if every > 1 or len(lineup) > MANY:
+        return _gathered(lineup, group, every)
+    if group not in lineup.attendances:
+        lineup.attendances[group] = _gathered(lineup, group)
+    return lineup.attendances[group]
+
+
+def _gathered(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
     rows = lineup.rows_of_group(group)
     rows = rows[~lineup.p2p[rows]]
     if every > 1:

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from whichrank.records.dump import STARTED, Call, Dump
 from whichrank.timeline.collectives.completed import drop_foreign_status, marks, of_messages, settle
 from whichrank.timeline.collectives.signature import Signature, signature
 from whichrank.timeline.identity.groups import Group, resolve_groups, world_size
+
+if TYPE_CHECKING:
+    from whichrank.timeline.collectives.attendance import Attendance
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -67,6 +70,8 @@ class Lineup(Struct, dict=True):
     dumps: list[Dump] = field(default_factory=list)
     """The dumps without their columns: group status, versions, file names."""
 
+    attendances: dict[int, Attendance | None] = field(default_factory=dict)
+    """By group who came to which collective; kept for those who ask again, unless there are many entries."""
     locator: str = "entry"
     """What a record number counts: entries of a dump, or lines of a log."""
 
