@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from whichrank.facts.bandwidths import bus_factor
 from whichrank.model.step_report import Advice, CollectiveShare
@@ -62,7 +62,7 @@ _REMEDY = {
 }
 
 
-class Scene(NamedTuple):
+class Scene(Struct, frozen=True):
     """What advice is worked out from."""
 
     matched: Matched
@@ -239,7 +239,7 @@ def _filled(scene: Scene, small: Small, known: Sequence[Cost]) -> Advice:
     return _larger(scene, words, setting, _merged(scene, known, EVERY, USUAL), known, "small-buckets", why)
 
 
-class _Gain(NamedTuple):
+class _Gain(Struct, frozen=True):
     """Microseconds per step: most likely, at least, at most."""
 
     likely: float

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -164,7 +163,7 @@ class Steps(Struct, dict=True):
         return tuple(found)
 
 
-class Profiled(NamedTuple):
+class Profiled(Struct, frozen=True):
     """A case that consists of profiles alone; rules on profiles look at nothing else."""
 
     steps: Steps | None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from whichrank.model.step_report import Bucket
@@ -26,7 +26,7 @@ _SCALARS = 256
 """Bytes of an all-reduce that holds counters or a loss, not gradients."""
 
 
-class Small(NamedTuple):
+class Small(Struct, frozen=True):
     """Buckets that are smaller than they need to be: how many a backward pass fills, and how many are usual."""
 
     buckets: int
