@@ -23,10 +23,11 @@ An interface that looks right and does not reach the peers is told as a firewall
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
-from whichrank.rules import building
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
@@ -60,16 +61,24 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         sure = known_messages.grade(told)
         message = "A rank is not to be reached at the address that it announced: {what}."
         found = building.tell_of(case, _FAILED, message, told, sure)
-        return [building.about(found, subject) if (subject := _fell_back(case)) != Subject() else found]
+        return [_of_those_that_fell_back(case, found)]
     return _by_the_choice(case)
 
 
-def _fell_back(case: Case) -> Subject:
-    """Who took the loopback address because its own name leads nowhere, where the others did not."""
+def _of_those_that_fell_back(case: Case, finding: Finding) -> Finding:
+    """The finding about who took the loopback address because its own name leads nowhere, if the others did not."""
     signs = [s.sign for s in known_messages.seen(case, "gloo-own-name")]
-    hosts = {sign.host for sign in signs if sign.host}
     ranks = statements.unless_all(case, statements.ranks_of(signs))
-    return Subject(ranks=ranks, hosts=tuple(sorted(hosts)) if len(hosts) < len(hosts_spoken_of(case)) else ())
+    hosts = {sign.host for sign in signs if sign.host}
+    named = tuple(sorted(hosts)) if len(hosts) < len(hosts_spoken_of(case)) else ()
+    if not ranks and not named:
+        return finding
+    who = wording.ranks_text(ranks).capitalize() if ranks else ", ".join(named)
+    told = (
+        f"{who} took the loopback address, because the host's own name leads nowhere: the others can't reach it there."
+    )
+    refs = tuple(dict.fromkeys((*building.refs(signs)[:2], *finding.evidence)))
+    return replace(finding, subject=Subject(ranks=ranks, hosts=named), message=told, evidence=refs)
 
 
 def _by_the_choice(case: Case) -> list[Finding]:
