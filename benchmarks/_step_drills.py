@@ -2,7 +2,8 @@
 
 An experiment is a dict: `kind` and `slow` (which rank loses `delay_s` in every step, and with what), `bucket_mb` (the
 bucket size that is profiled) and `other_mb` (the one that it is compared with), `layers`, `width`, `pause_s` (of each
-layer's backward pass), `forward_s`, `mixed`: layers of several sizes, as models have them, and `pairs` of blocks.
+layer's backward pass), `forward_s`, `batch`, `mixed`: layers of several sizes, as models have them, and `pairs` of
+blocks.
 Blocks of steps as they are profiled and blocks of the steps that they are compared with take turns, so that what drifts
 on the machine hits both; the profile is taken between two of them.
 """
@@ -120,7 +121,8 @@ class Training:
         """Seconds per step; the first one, which still settles, does not count."""
         mine = late and dist.get_rank() == self.plan["slow"]
         kind, delay = self.plan["kind"] if mine else "none", self.plan["delay_s"]
-        data = iter(DataLoader(Samples(self.plan["width"], delay if kind == "data" else 0.0), batch_size=BATCH))
+        samples = Samples(self.plan["width"], delay if kind == "data" else 0.0)
+        data = iter(DataLoader(samples, batch_size=self.plan.get("batch", BATCH)))
         for step in range(count):
             if step == 1:
                 begun = settled()
@@ -139,7 +141,7 @@ class Training:
     def recorded(self, folder):
         """The late job under the profiler of `whichrank profile`."""
         wishes = {"folder": str(folder), "skip": SKIPPED, "steps": RECORDED, "seconds": 60, "most_bytes": 1 << 28,
-                  "shapes": True, "stacks": False, "nvtx": False}  # fmt: skip
+                  "shapes": False, "stacks": False, "nvtx": False}  # fmt: skip
         profile = Profile(wishes)
         profile.watch()
         self.steps(SKIPPED + RECORDED + 4, late=True)

@@ -66,7 +66,7 @@ def times(place: Path, device: str, *, profiled: bool, shapes: bool) -> list[flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=6)
-    parser.add_argument("--no-shapes", action="store_true")
+    parser.add_argument("--shapes", action="store_true")
     parser.add_argument("--device", choices=tuple(ON), default="cpu")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin no pair that would end later")
     parser.add_argument("--kept", type=Path, help="JSON lines, one for each pair of jobs")
@@ -86,7 +86,7 @@ def main() -> None:
                 break
             pair = {}
             for profiled in (True, False) if turn % 2 else (False, True):
-                took = times(Path(place), chosen.device, profiled=profiled, shapes=not chosen.no_shapes)
+                took = times(Path(place), chosen.device, profiled=profiled, shapes=chosen.shapes)
                 pair["with" if profiled else "without"] = {p: statistics.median(took[s]) for p, s in parts.items()}
             pairs.append(pair)
             longest = max(longest, time.monotonic() - now)

@@ -91,6 +91,16 @@ class Bucket(Struct, frozen=True):
     """Whose gradients it holds, where the profile tells."""
 
 
+class BucketSize(Struct, frozen=True):
+    """What a step would take with DDP's buckets of this size."""
+
+    bucket_cap_mb: float
+    buckets: int
+    step_us: float
+    range_us: tuple[float, float]
+    """At least and at most, by what the recording leaves open."""
+
+
 class RankDrawing(Struct, frozen=True):
     """One rank's row of the map: changes of state on the common clock, microseconds from its beginning."""
 
@@ -110,6 +120,7 @@ class StepReport(Struct, frozen=True):
     advice: tuple[Advice, ...] = ()
     collectives: tuple[CollectiveShare, ...] = ()
     buckets: tuple[Bucket, ...] = ()
+    bucket_sizes: tuple[BucketSize, ...] = ()
     findings: tuple[Finding, ...] = ()
     drawings: tuple[RankDrawing, ...] = ()
     states: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ class Wishes:
     """It ends at the first boundary between steps after this long, however few steps it has."""
     most_bytes: int = 256 << 20
     """A compressed profile that is larger is not kept."""
-    shapes: bool = True
+    shapes: bool = False
     stacks: bool = False
     nvtx: bool = False
 

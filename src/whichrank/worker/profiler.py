@@ -8,8 +8,10 @@ it records the thread that starts it; the file is written by a thread of its own
 from __future__ import annotations
 
 import gc
+import gzip
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -32,7 +34,7 @@ class Profile:
 
     def __init__(self, wishes: dict[str, Any]) -> None:
         self.folder = str(wishes["folder"])
-        self.skip, self.steps = int(wishes["skip"]), int(wishes["steps"])
+        self.skip, self.steps = max(1, int(wishes["skip"])), int(wishes["steps"])
         self.seconds, self.most_bytes = float(wishes["seconds"]), int(wishes["most_bytes"])
         self.shapes, self.stacks, self.nvtx = bool(wishes["shapes"]), bool(wishes["stacks"]), bool(wishes["nvtx"])
         self.seen = 0
@@ -45,6 +47,8 @@ class Profile:
         self.writing: threading.Thread | None = None
         self.collecting: Any = None
         self.buckets: list[dict[str, Any]] = []
+        self.sizing: _Sizes | None = None
+        self.collectives: list[dict[str, Any]] | None = None
         self.save: Any = None
 
     def watch(self) -> None:
@@ -77,11 +81,14 @@ class Profile:
                 self.stop()
         elif self.seen == self.skip:
             self.start()
+        elif self.seen == self.skip - 1 and not (self.nvtx or self.shapes or _on_device()):
+            self.sizing = _Sizes()
 
     def tell(self) -> None:
-        """Put into the profile how long steps take before and while this records, and what DDP's buckets hold."""
+        """Put into the profile how long steps take before and while this records, and how large collectives are."""
         now = _typical(self.stamps)
         told: dict[str, Any] = {"ddp_buckets": self.buckets} if self.buckets else {}
+        told |= {"collectives": self.collectives} if self.collectives else {}
         if self.usual is not None and now is not None:
             told |= {"step_before_s": self.usual, "step_recorded_s": now}
         if told:
@@ -95,16 +102,17 @@ class Profile:
             self.running = _Ranges(torch, self.shapes)
             self.began = time.monotonic()
             return
-        activities = [ProfilerActivity.CPU]
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            activities.append(ProfilerActivity.CUDA)
+        activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA] if _on_device() else [ProfilerActivity.CPU]
+        sizing, self.sizing = self.sizing, None
+        self.collectives = sizing.stop() if sizing is not None else None
+        shapes = self.shapes or (self.collectives is None and not _on_device())
         self.usual = _typical(self.stamps)
         self.buckets = _ddp_buckets()
         # One step to warm up: the first start sets up the device's tracing, which must not be in the profile.
         plan = schedule(wait=0, warmup=1, active=self.steps, repeat=1)
         self.running = profile(
-            activities=activities, schedule=plan, record_shapes=self.shapes, with_stack=self.stacks,
-            on_trace_ready=lambda _: None, acc_events=True,
+            activities=activities, schedule=plan, record_shapes=shapes, with_stack=self.stacks,
+            on_trace_ready=lambda _: None, acc_events=True, experimental_config=_lean(),
         )  # fmt: skip
         self.running.start()
         self.began = time.monotonic()
@@ -156,14 +164,12 @@ class Profile:
 
     def write(self, running: Any) -> None:
         try:
-            # On Linux a thread has a priority of its own: writing must not take a core from the steps that follow.
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
             name = f"{self.folder}/rank-{_rank()}"
             if self.nvtx:
                 with open(f"{name}.nvtx", "w", encoding="utf-8"):  # noqa: PTH123
                     return
             draft = f"{self.folder}/.rank-{_rank()}.{os.getpid()}.json.gz"
-            running.export_chrome_trace(draft)
+            _export(running, draft)
             size = os.path.getsize(draft)  # noqa: PTH202
             if size > self.most_bytes:
                 os.unlink(draft)  # noqa: PTH108
@@ -175,9 +181,12 @@ class Profile:
     def give_up(self, error: BaseException) -> None:
         self.complain(error)
         running, self.running = self.running, None
+        sizing, self.sizing = self.sizing, None
         try:
             if self.handle is not None:
                 self.handle.remove()
+            if sizing is not None:
+                sizing.stop()
             if running is not None:
                 if not self.nvtx:
                     self.unmark()
@@ -222,6 +231,72 @@ class _Ranges:
         self.torch.cuda.profiler.stop()
 
 
+class _Sizes:
+    """How large the host's collectives (Gloo's) of one step are: they tell only where shapes are recorded.
+
+    Shapes of all operators cost nearly as much as the rest of a recording. Here marks alone are recorded, with their
+    shapes: Gloo's collectives are marks, and there are few others. (NCCL's kernels carry their sizes in any case.)
+    """
+
+    def __init__(self) -> None:
+        self.end: Any = None
+        try:
+            from torch._C import _profiler
+
+            autograd: Any = sys.modules["torch"]._C._autograd  # noqa: SLF001
+            wanted = _profiler.ProfilerConfig(
+                _profiler.ProfilerState.KINETO, True, False, False, False, False, _profiler._ExperimentalConfig()  # noqa: SLF001
+            )  # fmt: skip
+            kinds = {_profiler.ProfilerActivity.CPU}
+            autograd._prepare_profiler(wanted, kinds)  # noqa: SLF001
+            autograd._enable_profiler(wanted, kinds, {_profiler.RecordScope.USER_SCOPE})  # noqa: SLF001
+            self.end = autograd._disable_profiler  # noqa: SLF001
+        except Exception:  # noqa: BLE001, S110 - another torch: the profile records all shapes
+            pass
+
+    def stop(self) -> list[dict[str, Any]] | None:
+        """Collectives in the order in which they began, in the words of torch's own profiles; None: can't tell."""
+        if self.end is None:
+            return None
+        return [
+            {"name": one.name(), "Input Dims": one.shapes(), "Input type": one.dtypes()}
+            for one in sorted(self.end().events(), key=lambda one: one.start_ns())
+            if one.name().startswith("gloo:")
+        ]
+
+
+def _export(running: Any, path: str) -> None:
+    """Write the profile, compressed, beside the steps that follow.
+
+    torch itself compresses line by line in Python: whoever holds the interpreter so long stops the training.
+    """
+    plain = f"{path}.plain"
+    try:
+        running.export_chrome_trace(plain)
+        # On Linux a thread has a priority of its own. Not while it may hold the interpreter: others would wait for it.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        with open(plain, "rb") as source, gzip.open(path, "wb", compresslevel=3) as packed:  # noqa: PTH123
+            shutil.copyfileobj(source, packed, 1 << 20)
+    finally:
+        if os.path.exists(plain):  # noqa: PTH110
+            os.unlink(plain)  # noqa: PTH108
+
+
+def _on_device() -> bool:
+    cuda = sys.modules["torch"].cuda
+    return bool(cuda.is_available() and cuda.is_initialized())
+
+
+def _lean() -> Any:
+    """Nothing that only Python or a device would ask for later; None where torch does not know it yet."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return _ExperimentalConfig(disable_external_correlation=not _on_device(), trace_only=True)
+    except TypeError:
+        return None
+
+
 def _typical(stamps: Iterable[float]) -> float | None:
     """The median of the steps between these moments but for the first, which still settles; None for too few."""
     moments = list(stamps)[1:]
@@ -243,14 +318,19 @@ def _ddp_buckets() -> list[dict[str, Any]]:
         (model,) = [one for one in gc.get_referrers(*kinds) if type(one) in kinds]
         told = model._get_ddp_logging_data()  # noqa: SLF001 - torch has no other way to ask
         names = {id(parameter): name for name, parameter in model.module.named_parameters()}
-        order = [names[id(one)] for one in model._module_parameters if one.requires_grad]  # noqa: SLF001
+        order = [one for one in model._module_parameters if one.requires_grad]  # noqa: SLF001
         if len(order) != told["num_parameter_tensors"]:
             return []
         sizes = told["rebuilt_bucket_sizes"].split(", ")
         places = told["rebuilt_per_bucket_param_indices"].split(", ")
+        inside = [[order[int(place)] for place in row.split()] for row in places]
         return [
-            {"bytes": int(size), "parameters": [order[int(place)] for place in inside.split()]}
-            for size, inside in zip(sizes, places, strict=True)
+            {
+                "bytes": int(size),
+                "parameters": [names[id(one)] for one in row],
+                "sizes": [one.numel() * one.element_size() for one in row],
+            }
+            for size, row in zip(sizes, inside, strict=True)
         ]
     except Exception:  # noqa: BLE001 - another torch keeps them elsewhere: the profile goes without
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import statistics
@@ -40,9 +41,22 @@ def test_chosen_ranks_of_a_real_job(tmp_path):
     assert "Rank 1 is late" in done.stderr
     (cost,) = [note for note in report.notes if note.startswith("A step took")]
     assert cost in " ".join(done.stderr.split())
-    (kind,) = {share.op for share in report.collectives}
-    assert kind == "all_reduce"
-    assert all(share.bytes for share in report.collectives)
+    assert {(share.op, share.bytes) for share in report.collectives} == {("all_reduce", 33280)}
+    assert not shapes_in(tmp_path / "out" / "rank-0.json.gz")
+
+
+def shapes_in(file):
+    """The operators whose shapes the profile holds."""
+    events = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
+    return {event["name"] for event in events if "Input Dims" in event.get("args", {})}
+
+
+@pytest.mark.parametrize("options", [("--skip", "3", "--shapes"), ("--skip", "1")])
+def test_shapes_are_recorded_on_request_and_where_no_step_before_tells_sizes(tmp_path, options):
+    done = profile(tmp_path / "out", 2, *options, "--steps", "2", "--no-report", STEPS="8")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "aten::addmm" in shapes_in(tmp_path / "out" / "rank-0.json.gz")
+    assert {share.bytes for share in trace([tmp_path / "out"]).collectives} == {33280}
 
 
 def test_a_watched_job_is_profiled_on_request(tmp_path):
@@ -58,6 +72,7 @@ def test_a_watched_job_is_profiled_on_request(tmp_path):
     assert sum(one.bytes for one in report.buckets) > 100_000
     assert [name for one in report.buckets for name in one.parameters][:2] == ["layers.7.bias", "layers.7.weight"]
     assert sum(len(one.parameters) for one in report.buckets) == 16
+    assert {one.buckets: one.step_us for one in report.bucket_sizes}[4] == report.step_us
     assert "layers.7.bias to layers.6.weight (4)" in done.stderr
     assert "WHERE THE TIME GOES" in done.stderr
     assert (tmp_path / "out" / "run.json").exists()

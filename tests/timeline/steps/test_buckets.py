@@ -93,6 +93,30 @@ def test_buckets_are_known_by_their_order_and_sizes(sizes, contents):
     assert ["".join(one.parameters) for one in found] == contents
 
 
+CALLS = [{"name": "gloo:all_reduce", "Input Dims": [[size]], "Input type": ["float"]} for size in (8320, 10, 20, 30)]
+
+
+def test_sizes_of_one_step_are_those_of_every_step(tmp_path):
+    """The sample holds no shapes; its steps make four all-reduces each."""
+    assert {one.bytes for one in trace([SAMPLE]).collectives} == {None}
+    report = told(tmp_path, collectives=CALLS)
+    assert [one.bytes for one in report.buckets] == [33280, 40, 80, 120]
+    assert sorted((one.bytes, one.per_step) for one in report.collectives) == [(40, 1), (80, 1), (120, 1), (33280, 1)]
+
+
+def test_a_loss_beside_the_buckets_is_merged_with_nothing_of_them(tmp_path):
+    """A tensor of no dimensions has a size, too; and one that tells none does not end the report."""
+    calls = [*CALLS[:3], {"name": "gloo:all_reduce", "Input Dims": [[]], "Input type": ["double"]}]
+    assert [one.bytes for one in told(tmp_path, collectives=calls).buckets] == [33280, 40, 80, 8]
+    calls[3] = {"name": "gloo:all_reduce", "Input Dims": [[]], "Input type": [""]}
+    assert [one.bytes for one in told(tmp_path, collectives=calls).buckets] == [33280, 40, 80, None]
+
+
+@pytest.mark.parametrize("odd", [CALLS[:3], [*CALLS, CALLS[0]], [7], "none", [{"name": 3, "Input Dims": {}}] * 4])
+def test_sizes_of_another_number_of_calls_are_not_told(tmp_path, odd):
+    assert {one.bytes for one in told(tmp_path, collectives=odd).collectives} == {None}
+
+
 def test_values_read_back_in_every_step_cost_the_time_in_which_the_device_is_idle(tmp_path):
     """The call waits for kernels that have to run anyway; then the device waits for what the host launches next."""
 

@@ -29,7 +29,7 @@ from whichrank.model.errors import UsageError
 @click.option(
     "--max-mb", type=click.IntRange(min=1), default=256, show_default=True, help="Largest profile of a rank to keep."
 )
-@click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record sizes of tensors and collectives.")
+@click.option("--shapes", is_flag=True, help="Record the shapes of all tensors too (costs more).")
 @click.option("--stacks", is_flag=True, help="Record Python stacks too (costs more).")
 @click.option("--nvtx", is_flag=True, help="Record nothing, but put NVTX ranges around operators and collectives.")
 @click.option("--no-report", is_flag=True, help="Only record; run `whichrank trace` on it later.")

@@ -65,6 +65,7 @@ def report(steps: Steps, sources: Sequence[Source]) -> StepReport:
         advice=tuple(steps.advice),
         collectives=tuple(steps.collectives),
         buckets=tuple(steps.buckets),
+        bucket_sizes=tuple(steps.bucket_sizes),
         findings=tuple(findings),
         drawings=steps.drawings(),
         states=STATES,

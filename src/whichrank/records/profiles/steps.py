@@ -114,6 +114,8 @@ class RankSteps(Struct, eq=False):
     ends_early: bool = False
     ddp_buckets: tuple[Filled, ...] = ()
     """All four as in the trace."""
+    gradients: Longs = field(default_factory=_longs)
+    """When autograd had accumulated each gradient, in order; empty where the work is a device's."""
 
     @property
     def span(self) -> int:

@@ -81,6 +81,8 @@ class Filled(NamedTuple):
 
     bytes: int
     parameters: tuple[str, ...]
+    sizes: tuple[int, ...] = ()
+    """Bytes of each parameter's gradient, where the profile tells."""
 
 
 class Lane(NamedTuple):
@@ -122,6 +124,8 @@ class Trace(Struct, eq=False):
     """A typical step before the recording and while it ran, where `whichrank profile` took it."""
     ddp_buckets: tuple[Filled, ...] = ()
     """In the order in which they are reduced, where `whichrank profile` took it."""
+    step_collectives: tuple[Collective, ...] = ()
+    """Those of one step in order, with their sizes, by the same: its profiles of CPU jobs hold no shapes."""
     only_group: Collective | None = None
     """The process group of a job that has but one."""
     collectives_only: bool = False

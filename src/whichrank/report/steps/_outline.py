@@ -7,7 +7,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from whichrank.model.step_report import Advice, Bucket, CollectiveShare, RankShares, StepReport, Straggler
+from whichrank.model.step_report import Advice, Bucket, BucketSize, CollectiveShare, RankShares, StepReport, Straggler
 from whichrank.report._coverage import lines
 from whichrank.report._words import counted
 
@@ -51,6 +51,8 @@ def outline(report: StepReport) -> Outline:
         parts.append(Part("collectives", _collectives(report.collectives)))
     if report.buckets:
         parts.append(Part("ddp buckets", _buckets(report.buckets)))
+    if report.bucket_sizes:
+        parts.append(Part("other bucket sizes", _bucket_sizes(report.bucket_sizes)))
     if report.findings:
         parts.append(Part("findings", points=tuple(_found(report))))
     if report.notes:
@@ -195,6 +197,15 @@ def _buckets(found: Sequence[Bucket]) -> Table:
     return Table(headings, tuple(rows), total)
 
 
+def _bucket_sizes(found: Sequence[BucketSize]) -> Table:
+    """What a step would take with each."""
+    rows = tuple(
+        (f"{one.bucket_cap_mb:.3g}", str(one.buckets), duration(one.step_us), *map(duration, one.range_us))
+        for one in found
+    )
+    return Table(("bucket_cap_mb", "buckets", "step", "at least", "at most"), rows)
+
+
 def _held(one: Bucket) -> str:
     """The first and the last parameter of a bucket, and how many it holds; all of them are in the JSON."""
     names = [name if len(name) <= 32 else f"…{name[-31:]}" for name in one.parameters]
@@ -223,9 +234,9 @@ def duration(us: float | None) -> str:
     """Microseconds in the unit that fits."""
     if us is None:
         return "–"
-    if us >= 1e6:
+    if abs(us) >= 1e6:
         return f"{us / 1e6:.2f} s"
-    return f"{us / 1e3:.1f} ms" if us >= 1e3 else f"{us:.0f} µs"
+    return f"{us / 1e3:.1f} ms" if abs(us) >= 1e3 else f"{us:.0f} µs"
 
 
 def size(count: int | None) -> str:

@@ -35,7 +35,7 @@ IDLE = ("data_loader", "checkpoint", "garbage_collector", "synchronisation", "ho
 MOST_BARS = 512
 MANY = 40
 """Beyond this many ranks the late ones come first, so that they are seen without scrolling."""
-TABLES = {"collectives": "Collectives", "ddp buckets": "DDP buckets"}
+TABLES = {"collectives": "Collectives", "ddp buckets": "DDP buckets", "other bucket sizes": "Other bucket sizes"}
 
 
 def render(report: StepReport) -> Iterator[str]:

@@ -37,6 +37,7 @@ def as_document(report: StepReport) -> dict[str, Any]:
         "advice": [_advice(one) for one in report.advice],
         "collectives": [_collective(one) for one in report.collectives],
         "buckets": [asdict(one) for one in report.buckets],
+        "bucket_sizes": [asdict(one) for one in report.bucket_sizes],
         "matched_collectives": report.matched,
         "replay_error_pct": _rounded(report.replay_error_pct, 3),
         "notes": list(report.notes),

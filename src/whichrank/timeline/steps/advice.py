@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
 import numpy as np
-from msgspec import Struct
 
 from whichrank.facts.bandwidths import bus_factor
-from whichrank.model.step_report import Advice, CollectiveShare
+from whichrank.model.step_report import Advice
 from whichrank.records.profiles.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
 from whichrank.timeline.steps import changes
-from whichrank.timeline.steps.buckets import USUAL, Small, small_buckets
+from whichrank.timeline.steps.bucket_advice import bucket_advice
 from whichrank.timeline.steps.collectives import payload
 from whichrank.timeline.steps.intervals import median
-from whichrank.timeline.steps.matching import Matched
-from whichrank.timeline.steps.merging import merged_buckets
-from whichrank.timeline.steps.replay import Play, run, span
-from whichrank.timeline.steps.stragglers import Late, as_others
-from whichrank.timeline.steps.transfer_cost import Cost, costs
+from whichrank.timeline.steps.replay import run, span
+from whichrank.timeline.steps.scene import LEAST, Scene, gain_of, sure
+from whichrank.timeline.steps.stragglers import as_others
 
-LEAST = 0.01
-"""Gains below this share of the step are not worth a word."""
 CERTAIN = ("unused", "bucket-view", "no-sync", "small-buckets")
 """What the profile proves is told even where it returns little."""
-TRUSTED = 0.05
-"""A replay that misses the recorded time by more than this says little about other times."""
-EVERY = 1 << 20
-"""More all-reduces than a step has: all of them become one."""
-WITHIN = 0.15
-"""A step time that is not known better than this is not told."""
-LARGEST_BUCKET = 512 << 20
-"""All-reduces that are larger gain nothing from being merged."""
 _IDLE = {
     LOADER: (
         "Load data faster: ranks stand idle while they wait for the next batch.",
@@ -62,27 +46,12 @@ _REMEDY = {
 }
 
 
-class Scene(Struct, frozen=True):
-    """What advice is worked out from."""
-
-    matched: Matched
-    play: Play | None
-    recorded: float | None
-    """The replay of what was recorded."""
-    error: float
-    """How far that is from the truth, as a share."""
-    steps: int
-    step_ns: float
-    late: Sequence[Late]
-    collectives: Sequence[CollectiveShare]
-
-
 def advise(scene: Scene) -> list[Advice]:
     """Everything that would return something."""
     whole = not any(one.ends_early for one in scene.matched.ranks)
     found = [
         *_level(scene), *(_idle(scene) if whole else ()), *_overlap(scene), *_prefetch(scene), *_bandwidth(scene),
-        *_buckets(scene), *_batch(scene), *_settings(scene),
+        *bucket_advice(scene), *_batch(scene), *_settings(scene),
     ]  # fmt: skip
     worth = [
         a
@@ -90,18 +59,6 @@ def advise(scene: Scene) -> list[Advice]:
         if a.gain_us_per_step is None or a.gain_us_per_step * 1e3 >= LEAST * scene.step_ns or a.id in CERTAIN
     ]
     return sorted(worth, key=lambda a: -(a.gain_us_per_step or 0.0))
-
-
-def _gain(scene: Scene, play: Play | None) -> float | None:
-    """Microseconds per step that the changed play is shorter by."""
-    if play is None or scene.recorded is None:
-        return None
-    changed = span(run(play))
-    return None if changed is None else max(0.0, scene.recorded - changed) / scene.steps / 1e3
-
-
-def _sure(scene: Scene, confidence: float) -> float:
-    return round(confidence if scene.error <= TRUSTED else confidence / 2, 2)
 
 
 def _level(scene: Scene) -> list[Advice]:
@@ -112,13 +69,13 @@ def _level(scene: Scene) -> list[Advice]:
     for late in scene.late:
         own, begin = as_others(scene.play, late.index)
         play = changes.with_own(play, late.index, own, begin)
-    gain = _gain(scene, play)
+    gain = gain_of(scene, play)
     if gain is None:
         return []
     ranks = ", ".join(str(scene.matched.ranks[late.index].rank) for late in scene.late)
     first = scene.late[0]
     words = f"Bring rank{'s' if len(scene.late) > 1 else ''} {ranks} level with the others ({first.reason})."
-    return [Advice(words, _REMEDY.get(first.reason), gain, _sure(scene, 0.8), first.doing, "straggler")]
+    return [Advice(words, _REMEDY.get(first.reason), gain, sure(scene, 0.8), first.doing, "straggler")]
 
 
 def _idle(scene: Scene) -> list[Advice]:
@@ -129,10 +86,10 @@ def _idle(scene: Scene) -> list[Advice]:
         everywhere = float(median(idle)) / scene.steps
         if everywhere < LEAST * scene.step_ns or (reason == HOST and not scene.matched.ranks[0].on_device):
             continue
-        gain = _gain(scene, changes.without_idle(scene.play, scene.matched, reason)) if scene.play else None
+        gain = gain_of(scene, changes.without_idle(scene.play, scene.matched, reason)) if scene.play else None
         gain = everywhere / 1e3 if gain is None else gain
         why = f"{everywhere / 1e6:.1f} ms of each step on the typical rank"
-        found.append(Advice(words, setting, gain, _sure(scene, confidence), why, key))
+        found.append(Advice(words, setting, gain, sure(scene, confidence), why, key))
     return found
 
 
@@ -140,7 +97,7 @@ def _overlap(scene: Scene) -> list[Advice]:
     """Communication behind computation."""
     if scene.play is None:
         return []
-    gain = _gain(scene, changes.without_waits(scene.play))
+    gain = gain_of(scene, changes.without_waits(scene.play))
     if gain is None:
         return []
     level = sum(late.cost_ns or 0.0 for late in scene.late) / 1e3
@@ -155,19 +112,19 @@ def _overlap(scene: Scene) -> list[Advice]:
     else:
         setting = "async_op=True, and wait() only where the result is needed"
     why = "an upper bound: no rank ever waits for a collective, all else the same"
-    return [Advice("Overlap communication with computation.", setting, gain, _sure(scene, 0.4), why, "overlap")]
+    return [Advice("Overlap communication with computation.", setting, gain, sure(scene, 0.4), why, "overlap")]
 
 
 def _prefetch(scene: Scene) -> list[Advice]:
     """FSDP's parameters one unit ahead of their use."""
     if scene.play is None or not scene.matched.ranks[0].signs.get("fsdp_unshards"):
         return []
-    gain = _gain(scene, changes.prefetched(scene.play, scene.matched))
+    gain = gain_of(scene, changes.prefetched(scene.play, scene.matched))
     words = "Gather FSDP's parameters one unit ahead."
     setting = "FSDP(forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE); fully_shard: "
     setting += "set_modules_to_forward_prefetch([…])"
     why = "every all-gather begins together with the one before it, all else the same; one more unit is in memory"
-    return [Advice(words, setting, gain, _sure(scene, 0.4), why, "prefetch")] if gain is not None else []
+    return [Advice(words, setting, gain, sure(scene, 0.4), why, "prefetch")] if gain is not None else []
 
 
 def _batch(scene: Scene) -> list[Advice]:
@@ -184,7 +141,7 @@ def _batch(scene: Scene) -> list[Advice]:
     why = "twice the samples per step, gradients reduced once for them: time per two of today's steps, halved"
     words = "Use a larger batch if memory and convergence allow (twice: the gain), or accumulate gradients."
     setting = "batch_size, or model.no_sync() in all rounds of an accumulation but the last"
-    return [Advice(words, setting, gain, _sure(scene, 0.4), why, "batch")]
+    return [Advice(words, setting, gain, sure(scene, 0.4), why, "batch")]
 
 
 def _bandwidth(scene: Scene) -> list[Advice]:
@@ -202,99 +159,11 @@ def _bandwidth(scene: Scene) -> list[Advice]:
         share = slow.get((what.op, payload(what)))
         if share and share.expected_gbs and share.ranks and share.bytes:
             faster[op] = min(time, share.bytes / share.expected_gbs * bus_factor(what.op, share.ranks))
-    gain = _gain(scene, changes.with_transfers(scene.play, faster))
+    gain = gain_of(scene, changes.with_transfers(scene.play, faster))
     worst = min(slow.values(), key=lambda s: (s.busbw_gbs or 0) / (s.expected_gbs or 1))
     why = f"{worst.op} of {worst.bytes} bytes moves {worst.busbw_gbs:.0f} GB/s, {worst.expected_gbs:.0f} are usual"
     words = "Find out why collectives are slower than this hardware allows."
-    return [Advice(words, "whichrank bench", gain, _sure(scene, 0.5), why, "bandwidth")]
-
-
-def _buckets(scene: Scene) -> list[Advice]:
-    """Fewer, larger all-reduces."""
-    signs = scene.matched.ranks[0].signs
-    known = costs(scene.play, scene.matched) if scene.play is not None else []
-    if (small := small_buckets(scene.matched, signs)) is not None:
-        return [_filled(scene, small, known)]
-    sizes = [payload(what) or 0 for what in scene.matched.what if what.op == "all_reduce"]
-    if not known or max(sizes) > LARGEST_BUCKET:
-        return []
-    best = max(((_merged(scene, known, together), together) for together in (2, 4, 8, EVERY)), key=_most)
-    if best[0] is None or best[0].high < LEAST * scene.step_ns / 1e3:
-        return []
-    now = max(sizes) / (1 << 20)
-    times = f"{best[1]} times as large" if best[1] < EVERY else "one for all gradients"
-    wanted = now * best[1] if best[1] < EVERY else sum(sizes) / scene.steps / (1 << 20)
-    if signs.get("forwards") or signs.get("fsdp_unshards") or signs.get("deepspeed"):
-        setting = f"DDP bucket_cap_mb={max(1, round(wanted))}, DeepSpeed reduce_bucket_size, FSDP: wrap larger units"
-    else:
-        setting = "DistributedDataParallel, or one all_reduce of all gradients together (torch.cat)"
-    return [_larger(scene, f"Use larger buckets: {times}.", setting, best[0], known, "buckets")]
-
-
-def _filled(scene: Scene, small: Small, known: Sequence[Cost]) -> Advice:
-    """DDP's buckets were made smaller than they are by default."""
-    words = f"Fill DDP's buckets: {small.buckets} all-reduces per backward pass, {small.usual} by default."
-    why = f"{small.bytes / (1 << 20):.1f} MB of gradients in buckets of {small.bytes / small.buckets / 1024:.0f} kB"
-    setting = "DistributedDataParallel(bucket_cap_mb=25), the default"
-    return _larger(scene, words, setting, _merged(scene, known, EVERY, USUAL), known, "small-buckets", why)
-
-
-class _Gain(Struct, frozen=True):
-    """Microseconds per step: most likely, at least, at most."""
-
-    likely: float
-    low: float
-    high: float
-
-
-def _most(one: tuple[_Gain | None, int]) -> float:
-    return one[0].likely if one[0] is not None else -1.0
-
-
-def _merged(scene: Scene, known: Sequence[Cost], together: int, most: float = float("inf")) -> _Gain | None:
-    """What fewer all-reduces return, by all that they may cost."""
-    play = scene.play
-    if play is None or not known:
-        return None
-    gains, fewer = [], 0
-    for cost, lean in [(known[0], 0), *((cost, lean) for cost in known for lean in (1, -1))]:
-        merged = merged_buckets(play, scene.matched, together, partial(cost.merged, lean=lean), most)
-        gain = _gain(scene, merged)
-        if gain is None or merged is None:
-            return None
-        gains.append(gain)
-        fewer = len(play.members) - len(merged.members)
-    low, high = min(gains), max(gains)
-    if scene.matched.ranks[0].on_device:
-        return _Gain(gains[0], low, high)
-    # On a host the call itself takes a core: at most the computation beside it gets all of that back.
-    high += fewer / scene.steps * max(cost.per_call for cost in known) / 1e3
-    high = min(high, scene.step_ns / 1e3)
-    return _Gain((low + high) / 2, low, high)
-
-
-def _larger(
-    scene: Scene, words: str, setting: str, gain: _Gain | None, known: Sequence[Cost], key: str, *why: str
-) -> Advice:
-    """Advice on buckets: the gain where the recording tells it, otherwise why it does not."""
-    told = [*why]
-    if gain is None:
-        told.append("too few all-reduces to tell what one costs")
-        return Advice(words, setting, None, _sure(scene, 0.5), "; ".join(told), key)
-    cost = known[0]
-    if np.isfinite(cost.error).all():
-        rate = f"{1 / cost.per_byte:.2f} GB/s" if cost.per_byte else "nothing more for its bytes"
-        told.append(f"an all-reduce costs {cost.per_call / 1e3:.0f} µs and {rate} here")
-    longest, shortest = (scene.step_ns / 1e3 - part for part in (gain.low, gain.high))
-    within = longest - shortest <= 2 * WITHIN * (longest + shortest) / 2
-    slowed = max((one.signs.get("recorded_step_ns", 0.0) / one.signs.get("unrecorded_step_ns", np.inf)
-                  for one in scene.matched.ranks), default=0.0)  # fmt: skip
-    if not within:
-        told.append(f"one recording can't tell: a step would take {shortest / 1e3:.3g} to {longest / 1e3:.3g} ms")
-    if slowed > 1 + WITHIN:
-        told.append(f"the recording made steps {slowed:.1f} times as long: the gain without it is not known")
-    likely = gain.likely if within and slowed <= 1 + WITHIN else None
-    return Advice(words, setting, likely, _sure(scene, 0.5), "; ".join(told), key, (gain.low, gain.high))
+    return [Advice(words, "whichrank bench", gain, sure(scene, 0.5), why, "bandwidth")]
 
 
 def _settings(scene: Scene) -> list[Advice]:
@@ -339,7 +208,7 @@ def _settings(scene: Scene) -> list[Advice]:
 
 def _accumulation(scene: Scene, rounds: int) -> list[Advice]:
     """Gradients that are accumulated, and yet reduced in every round."""
-    gain = _gain(scene, changes.without_waits(scene.play)) if scene.play is not None else None
+    gain = gain_of(scene, changes.without_waits(scene.play)) if scene.play is not None else None
     gain = gain * (rounds - 1) / rounds if gain is not None else None
     why = f"{rounds} backward passes per optimizer step, and all-reduces in each of them"
     words = "Reduce gradients only in the last backward pass of an accumulation."

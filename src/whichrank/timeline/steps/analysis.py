@@ -9,15 +9,17 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from whichrank.model.step_report import Advice, Bucket, CollectiveShare, RankDrawing, RankShares, Straggler
+from whichrank.model.step_report import Advice, Bucket, BucketSize, CollectiveShare, RankDrawing, RankShares, Straggler
 from whichrank.records.profiles.steps import EXPOSED, IDLE_REASONS, RankSteps
 from whichrank.records.profiles.trace import Bytes, Longs
 from whichrank.timeline.steps import collectives
-from whichrank.timeline.steps.advice import Scene, advise
+from whichrank.timeline.steps.advice import advise
 from whichrank.timeline.steps.buckets import buckets_of
 from whichrank.timeline.steps.intervals import Cover, median, union
 from whichrank.timeline.steps.matching import Matched, match
+from whichrank.timeline.steps.rebucketing import Backward, backward_of, bucket_sizes
 from whichrank.timeline.steps.replay import Play, prepare, run, span
+from whichrank.timeline.steps.scene import Scene
 from whichrank.timeline.steps.stragglers import Late, find_late
 
 STATES = (
@@ -89,6 +91,16 @@ class Steps(Struct, dict=True):
         return buckets_of(self.ranks[0]) if self.ranks else []
 
     @cached_property
+    def backward(self) -> Backward | None:
+        """DDP's backward pass gradient by gradient, where the profiles tell."""
+        return backward_of(self.matched) if self.ranks else None
+
+    @cached_property
+    def bucket_sizes(self) -> list[BucketSize]:
+        """What a step would take with other bucket sizes."""
+        return bucket_sizes(self.backward, self.step_ns) if self.backward is not None else []
+
+    @cached_property
     def stragglers(self) -> list[Straggler]:
         found = []
         for late in self.late:
@@ -113,7 +125,7 @@ class Steps(Struct, dict=True):
             return []  # what ranks do between collectives decides what a change returns
         scene = Scene(
             self.matched, self.play, self.replayed, self.replay_error, self.count, self.step_ns, self.late,
-            self.collectives,
+            self.collectives, self.backward,
         )  # fmt: skip
         return advise(scene)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+
 import numpy as np
 
 from whichrank.facts.collective_names import operation
@@ -10,12 +13,14 @@ from whichrank.records.profiles.trace import Collective, Longs, Spans, Trace
 from whichrank.timeline.steps import hta
 from whichrank.timeline.steps.chain import link_up
 from whichrank.timeline.steps.drawing import draw
-from whichrank.timeline.steps.intervals import distinct
+from whichrank.timeline.steps.intervals import among, distinct
 from whichrank.timeline.steps.signs import signs_of
 from whichrank.timeline.steps.windows import Windows, launched_at, windows
 from whichrank.timeline.steps.work import Work, work_of
 
 NOTHING = Collective("")
+ACCUMULATES = "torch::autograd::AccumulateGrad"
+"""Autograd's name for the last operator of a gradient, after which DDP hears that it is ready."""
 
 
 def reduced(trace: Trace) -> RankSteps:
@@ -68,7 +73,14 @@ def reduced(trace: Trace) -> RankSteps:
         ends_known=trace.ends_known,
         ends_early=trace.ends_early,
         ddp_buckets=trace.ddp_buckets,
+        gradients=_gradients(trace) if not work.on_device else np.empty(0, np.int64),
     )
+
+
+def _gradients(trace: Trace) -> Longs:
+    """When each gradient was accumulated."""
+    chosen = [index for index, name in enumerate(trace.names) if name == ACCUMULATES]
+    return np.sort(trace.host.end[among(trace.host.name, chosen)])
 
 
 def _joined(work: Work) -> Spans:
@@ -90,11 +102,27 @@ def _calls(trace: Trace, work: Work, steps: Windows, launched: Longs) -> tuple[C
     """Collectives with what is known of their arguments, by the kernel itself or by the call that launched it."""
     spans = work.calls
     known: dict[Collective, int] = {}
-    told = _told(trace, spans, launched)
-    what = np.array([known.setdefault(collective, len(known)) for collective in told], np.int32)
     step = np.searchsorted(steps.start, spans.start, side="right") - 1
-    step = np.where(spans.start < steps.end[-1], step, -1).astype(np.int32)
+    step = np.where(spans.start < steps.end[-1], step, -1)
+    told = _sized(_told(trace, spans, launched), step.tolist(), trace.step_collectives)
+    what = np.array([known.setdefault(collective, len(known)) for collective in told], np.int32)
     return Calls(spans.start, spans.end, what, spans.name, spans.lane, step.astype(np.int32)), list(known)
+
+
+def _sized(calls: list[Collective], step: Sequence[int], one_step: Sequence[Collective]) -> list[Collective]:
+    """Collectives with the sizes of those of another step, where a step makes as many of the kind."""
+    sizes: dict[str, list[int | None]] = defaultdict(list)
+    for one in one_step:
+        sizes[one.op].append(one.sent)
+    rows: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for row, (call, number) in enumerate(zip(calls, step, strict=True)):
+        if call.sent is None and call.received is None and call.op in sizes:
+            rows[call.op, number].append(row)
+    for (op, _), places in rows.items():
+        if len(places) == len(sizes[op]):
+            for row, size in zip(places, sizes[op], strict=True):
+                calls[row] = calls[row]._replace(sent=size)
+    return calls
 
 
 def _launch_of(trace: Trace, spans: Spans, launched: Longs) -> Longs:

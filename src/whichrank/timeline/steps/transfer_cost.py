@@ -57,7 +57,7 @@ class Cost(Struct, frozen=True):
 
         It takes no less than the longest of its parts, and no more than one after the other.
         """
-        times = [self.alone[part.op] for part in parts]
+        times = [self.alone.get(part.op, 0.0) for part in parts]  # some took no time, or tell no size
         size = sum(part.bytes for part in parts)
         least, most = max(times), sum(times)
         if self.small:  # all of one small size: a call's price, then at worst the rate that was seen

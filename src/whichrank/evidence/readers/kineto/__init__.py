@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from whichrank.evidence.readers.kineto.batches import Batches
+from whichrank.evidence.readers.kineto.collectives import described, noted
 from whichrank.evidence.readers.kineto.table import LONGEST_NAME, MOST_SPANS, Table, exact_times
 from whichrank.evidence.trace_files import is_trace, pieces
 from whichrank.model.contracts import Item, Reading
@@ -15,6 +16,7 @@ from whichrank.records.profiles.trace import Collective, Filled, Trace
 
 NAME = "kineto"
 _MOST_RANKS = 1 << 20
+_MOST_CALLS = 1 << 16
 _RANK = re.compile(r"(?:rank|worker|r)[-_.]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\d.])(\d{1,6})(?!\d)")
 
@@ -92,6 +94,7 @@ def _identified(item: Item, around: dict[str, Any]) -> Trace:
         reader=NAME,
         step_s=_step_times(around.get("whichrank")),
         ddp_buckets=_ddp_buckets(around.get("whichrank")),
+        step_collectives=_step_collectives(around.get("whichrank")),
     )
 
 
@@ -114,8 +117,17 @@ def _ddp_buckets(told: Any) -> tuple[Filled, ...]:
         size = _whole(size, 1 << 50)
         if not size or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             return ()
-        filled.append(Filled(size, tuple(name[:LONGEST_NAME] for name in names)))
+        parts = one.get("sizes")
+        sizes = tuple(_whole(part, 1 << 50) or 0 for part in parts) if isinstance(parts, list) else ()
+        filled.append(Filled(size, tuple(name[:LONGEST_NAME] for name in names), sizes))
     return tuple(filled)
+
+
+def _step_collectives(told: Any) -> tuple[Collective, ...]:
+    """The collectives of one step with their sizes, by the same."""
+    found = told.get("collectives") if isinstance(told, dict) else None
+    rows = [one for one in found[:_MOST_CALLS] if isinstance(one, dict)] if isinstance(found, list) else []
+    return tuple(described(str(one.get("name"))[:LONGEST_NAME], noted(one)) for one in rows)
 
 
 def _only_group(around: dict[str, Any]) -> Collective | None:

@@ -99,6 +99,8 @@ def _first_tensor(shapes: Any, types: Any) -> int | None:
         tensors = shape if isinstance(shape, list) else []
         kind = str(kinds_[index] if isinstance(kinds_, list) and index < len(kinds_) else "")
         size = SIZES.get(kind.lower().replace("tensorlist", "").strip(), 0 if "Scalar" in kind else 4)
+        if not tensors and kind.lower() in SIZES:  # a tensor of no dimensions, such as a loss
+            total += size
         for dimensions in tensors if tensors and isinstance(tensors[0], list) else [tensors] if tensors else []:
             count = 1
             for n in dimensions:
