@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
 from whichrank.run.watch.job_processes import JobProcesses, Member
@@ -69,3 +73,39 @@ def test_ranks_of_one_launcher_are_all_ranks():
     launcher = Words(pid=9, parent=1, rank=-1, phase=layout.IMPORTED, started_ns=1)
     ranks = [Words(pid=100 + r, parent=9, rank=r, world=2, phase=layout.JOINED, started_ns=2 + r) for r in range(2)]
     assert [member.rank for member in job_processes(launcher, *ranks).ranks()] == [0, 1]
+
+
+WRITES = """
+import threading
+def write():
+    with open("/dev/null", "wb", 0) as stream:
+        while True:
+            stream.write(bytes(1 << 16))
+thread = threading.Thread(target=write, daemon=True)
+thread.start()
+print(thread.native_id, flush=True)
+input()
+"""
+
+
+def test_what_our_thread_does_is_no_work_of_the_rank() -> None:
+    child = subprocess.Popen([sys.executable, "-S", "-c", WRITES], stdin=-1, stdout=-1, text=True)
+    thread = int(child.stdout.readline())
+    watched = [Member(Words(pid=child.pid, thread=own), "") for own in (0, thread)]
+
+    def measure(now: float) -> int:
+        everyone = processes.everybody()
+        for member in watched:
+            member.measure(everyone, now)
+        return everyone[child.pid].cpu_ticks
+
+    try:
+        used, deadline = measure(0.0), time.monotonic() + 60
+        while processes.stat(child.pid).cpu_ticks < used + 30:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        measure(2.0)
+    finally:
+        child.kill()
+        child.communicate()
+    assert [(member.busy, member.transfers) for member in watched] == [(True, True), (False, False)]
