@@ -77,9 +77,8 @@ def test_a_frame_that_was_changed_is_refused(at: int, flip: int) -> None:
     sent = bytearray(node.pack(Kind.BEAT, b"x" * 100))
     sent[at % len(sent)] ^= flip
     with pytest.raises(WireError):
-        list(leader.feed(bytes(sent)))
-        # A changed length makes it wait for more: what comes next is no longer a frame either.
-        list(leader.feed(bytes(wire.MOST[Kind.BEAT])))
+        # A changed length may make it wait for more: what comes next is no longer a frame either.
+        list(leader.feed(bytes(sent) + bytes(wire.MOST[Kind.BEAT])))
 
 
 def test_a_frame_that_is_sent_again_is_refused() -> None:

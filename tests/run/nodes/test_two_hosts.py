@@ -169,7 +169,7 @@ def test_a_hang_is_one_verdict_over_both_hosts(played: Played) -> None:
     manifest = alpha.document("bundle/manifest.json")
     clocks = {host["name"]: host for host in manifest["hosts"]}
     assert set(clocks) == {"alpha", "beta"}
-    assert abs(clocks["beta"]["clock_offset_s"]) <= clocks["beta"]["offset_error_s"] < 0.1
+    assert abs(clocks["beta"]["clock_offset_s"]) <= clocks["beta"]["offset_error_s"] < 1
     assert {file["path"] for file in manifest["files"]} >= {"nodes/beta/dumps/rank_2", "nodes/alpha/stacks/rank_0.txt"}
     again = diagnose([alpha.out / "bundle"], jobs=1)
     assert again.verdict.culprits.ranks == (2,)
