@@ -1,6 +1,6 @@
 """A launcher that imports torch once: python fork_launcher.py WORLD SCRIPT [ARGUMENT …].
 
-It gives the ranks the variables that torchrun gives them, and when one fails it ends the others.
+It gives the ranks the variables that torchrun gives them, and when one fails it ends the others, and may start anew.
 Optimizers import torch._dynamo, which takes as long as torch: jobs of tests that are not about them have none.
 """
 
@@ -21,6 +21,7 @@ def main():
     parser.add_argument("--node", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--address", default="127.0.0.1", help="of the store: the first node's")
+    parser.add_argument("--max-restarts", type=int, default=0)
     parser.add_argument("--port", type=int, default=0, help="of the store; a free one by default")
     parser.add_argument("world", type=int, help="ranks on this node")
     parser.add_argument("script")
@@ -37,7 +38,12 @@ def main():
         WORLD_SIZE=str(local * options.nodes), LOCAL_WORLD_SIZE=str(local),
         GROUP_RANK=str(options.node), GROUP_WORLD_SIZE=str(options.nodes),
     )  # fmt: skip
-    sys.exit(fork_ranks(range(local), train, first=local * options.node))
+    for attempt in range(options.max_restarts + 1):
+        os.environ["TORCHELASTIC_RESTART_COUNT"] = str(attempt)
+        code = fork_ranks(range(local), train, first=local * options.node)
+        if code == 0:
+            break
+    sys.exit(code)
 
 
 def free_port():

@@ -365,7 +365,8 @@ def test_under_accelerate(tmp_path: Path) -> None:
     assert json.loads((job.out / "run.json").read_text())["ranks_seen"] == [0, 1]
 
 
-def test_an_attempt_that_failed_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", ["forked", pytest.param("torchrun", marks=pytest.mark.bars)])
+def test_an_attempt_that_failed_is_kept(tmp_path: Path, launcher: str) -> None:
     script = tmp_path / "second_time_lucky.py"
     # The agent keeps its store for all attempts, and Gloo would find the addresses of the first one in it.
     script.write_text(
@@ -379,7 +380,11 @@ def test_an_attempt_that_failed_is_kept(tmp_path: Path) -> None:
         "        raise ValueError('the first time only')\n"
         "dist.destroy_process_group()\n"
     )
-    command = small.torchrun(tmp_path, "--max-restarts", "1", script=script)
+    command = (
+        watched.forked(script, world=2, options=("--max-restarts", "1"))
+        if launcher == "forked"
+        else small.torchrun(tmp_path, "--max-restarts", "1", script=script)
+    )
     done = watched.run(command, tmp_path / "out", "--no-history")
     assert done.code == 0, done.stderr
     state = done.document("run.json")
