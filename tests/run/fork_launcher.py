@@ -19,7 +19,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--preload", action="append", default=[], help="a module to import before the fork")
     parser.add_argument("--node", type=int, default=0)
-    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--nodes", "--nnodes", type=int, default=1)
     parser.add_argument("--address", default="127.0.0.1", help="of the store: the first node's")
     parser.add_argument("--max-restarts", type=int, default=0)
     parser.add_argument("--port", type=int, default=0, help="of the store; a free one by default")

@@ -54,7 +54,7 @@ def test_a_killed_rank_of_another_node(tmp_path: Path) -> None:
 
 
 def forked(number: int, store: int) -> list[str]:
-    node = ("--nodes", "2", "--node", str(number), "--port", str(store))
+    node = ("--nnodes=2", "--node", str(number), "--port", str(store))
     return watched.forked(JOB, "none", world=1, options=node)
 
 

@@ -58,11 +58,11 @@ def jobs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Done]]:
     def one(what: str, folder: Path) -> Done:
         out = folder / "out"
         (folder / "sock").mkdir()
-        if what == "raise":  # the agent keeps its logs
-            logs = ("--log-dir", folder / "logs", "--redirects", "3")
-            command = launch(what, folder / "sock", options=logs)
-        else:
+        logs = ("--log-dir", folder / "logs", "--redirects", "3") if what == "raise" else ()
+        if what in ("idle", "stop"):
             command = watched.forked(JOB, what, folder / "sock", world=2)
+        else:
+            command = launch(what, folder / "sock", options=logs)
         if what != "stop":
             return watched.run(command, out, "--policy", "end")
         with ThreadPoolExecutor(1) as pool:
