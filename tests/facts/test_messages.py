@@ -65,7 +65,7 @@ def test_who_is_named_is_captured(signature: Signature) -> None:
     if "(?P<culprit>" not in signature.pattern:
         return
     for shape in signature.examples:
-        named = re.search(r"\b(?:R|Culprit r|on r)ank (\d+)", shape)
+        named = re.search(r"(?:\b(?:R|Culprit r|on r)ank |/task:)(\d+)", shape)
         found = signature.search(shape)
         assert found is not None
         assert found["culprit"] == (named[1] if named else None)

@@ -31,6 +31,10 @@ def judged(folder: Path) -> Diagnosis:
         ("gone_to_a_barrier", "COLL132", "p2p-unmatched", (3,)),
         ("left_by_sys_exit", "CODE101", "rank-exception", (2,)),
         ("other_root", "COLL133", "root-mismatch", (0,)),
+        ("root_of_the_next_turn", "COLL133", "root-mismatch", (2,)),
+        ("later_stage_receives", "COLL132", "p2p-unmatched", (0,)),
+        ("smaller_batch", "COLL121", "size-mismatch", (1,)),
+        ("group_of_its_members", "COLL135", "conditional-collective", (1,)),
         ("left_early", "COLL112", "teardown-hang", (1,)),
         ("left_loop_early", "COLL139", "conditional-collective", (0, 2)),
         ("lock_around_a_gather", "COLL105", "process-group-order", (2,)),
@@ -180,6 +184,14 @@ def test_the_only_stack_is_half_believed(text, cause, ranks, tmp_path):
 def test_without_their_words_nobody_is_named_and_nothing_is_healthy(name, tmp_path):
     verdict = judged(edited(name, tmp_path, without_peers)).verdict
     assert (verdict.category, verdict.cause, verdict.culprits.ranks) == ("hang", "unknown", ())
+
+
+def test_without_the_members_of_the_group_both_sides_are_told(tmp_path):
+    def bare(row):
+        row["in"] = str(row["in"]).partition(" of ")[0]
+
+    verdict = judged(edited("group_of_its_members", tmp_path, bare)).verdict
+    assert (verdict.culprits.ranks, verdict.culprits.candidates) == ((), (0, 1, 2, 3))
 
 
 def test_a_send_and_its_recv_are_no_circle(tmp_path):

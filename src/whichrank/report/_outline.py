@@ -167,7 +167,7 @@ def _who(diagnosis: Diagnosis) -> Iterator[Point]:
         yield Point(f"GPU {listed([f'{g.index} of {g.host}' for g in who.gpus], CULPRITS)}")
     if who.links:
         yield Point(f"link {listed([link_name(link) for link in who.links], CULPRITS)}")
-    if who.hosts and not who.ranks:
+    if who.hosts and not any(known[rank].host for rank in who.ranks if rank in known):
         yield Point(f"host {listed(who.hosts, CULPRITS)}")
 
 
@@ -302,7 +302,8 @@ def _now(diagnosis: Diagnosis) -> Iterator[str]:
         if verdict.cause == "unknown":
             yield "Find the rank that failed first: the errors of the others follow from it."
         else:
-            who = f"rank {ranges(verdict.culprits.ranks)}" if verdict.culprits.ranks else "the proof"
+            ranks, hosts = verdict.culprits.ranks, verdict.culprits.hosts
+            who = f"rank {ranges(ranks)}" if ranks else listed(hosts, CULPRITS) if hosts else "the proof"
             yield f"Look at {who} only: the errors of the other ranks follow from it."
     elif verdict.category == "slow":
         yield "The job goes on; nothing has to be stopped to act on this."

@@ -118,7 +118,8 @@ def _last(case: Case, waiting: list[Statement]) -> list[Seen]:
         stops[sign.ref.source] = min(line, stops.get(sign.ref.source, line))
     last: dict[str, Seen] = {}
     for s in known_messages.seen(case, *known_messages.activities()):
-        if s.event.line <= stops.get(s.sign.ref.source, s.event.line):
+        named = s.id != "doing-first-item" or s.sign.ref.source not in last  # a bar at nothing does not say of what
+        if named and s.event.line <= stops.get(s.sign.ref.source, s.event.line):
             last[s.sign.ref.source] = s
     return [s for s in last.values() if not _went_on(case, s)]
 

@@ -73,13 +73,14 @@ def choose(
         else:
             verdict = _nothing_found(looked_at, enough, standing, observed)
         return Choice(verdict, tuple(standing), hypotheses=weighed)
-    root = telling.root()
-    ordered = (root, *(f for f in standing if f is not root))
-    followers = {i: (0,) for i, f in enumerate(ordered) if f is not root and _follows(f, root)}
-    readings = [ordered[i] for i in followers]
-    others = [f for i, f in enumerate(ordered) if f is not root and i not in followers and f.severity != "info"]
+    best = telling.root()
+    sure, root = telling.sure(best), _placed(best, telling)
+    rest = [f for f in standing if f is not best]
+    followers = {i: (0,) for i, f in enumerate(rest, 1) if _follows(f, root)}
+    readings = [rest[i - 1] for i in followers]
+    others = [f for i, f in enumerate(rest, 1) if i not in followers and f.severity != "info"]
     incidents = tuple(_verdict(f, telling.sure(f), []) for f in others)
-    return Choice(_verdict(root, telling.sure(root), readings), ordered, dict(followers), incidents, weighed)
+    return Choice(_verdict(root, sure, readings), (root, *rest), dict(followers), incidents, weighed)
 
 
 class _Weighed(tuple[Finding, ...]):
@@ -174,6 +175,22 @@ def _follows(finding: Finding, root: Finding) -> bool:
         return mine <= theirs | set(root.victims)
     later = finding.onset_ns is None or root.onset_ns is None or finding.onset_ns >= root.onset_ns - APART_NS
     return bool(mine & theirs) or not mine or (later and mine <= set(root.victims))
+
+
+def _placed(root: Finding, others: Sequence[Finding]) -> Finding:
+    """The root with the ranks in which it shows, where it names nobody and all that shows it names the same."""
+    if root.subject.ranks or root.subject.candidates or root.cause not in causes():
+        return root
+    shows = [f for f in others if f.subject.ranks and f.grade >= Grade.SUPPORTS and _shows(f, root)]
+    ranks = {f.subject.ranks for f in shows}
+    return replace(root, subject=replace(root.subject, ranks=ranks.pop())) if len(ranks) == 1 else root
+
+
+def _shows(finding: Finding, root: Finding) -> bool:
+    """A fault of a GPU shows in the rank whose kernels fail, what slows one down in the rank that is late."""
+    family = causes()[root.cause].family
+    failed = family == "gpu-hardware" and finding.cause in causes() and causes()[finding.cause].family == "cuda-fault"
+    return failed or (root.category == "slow" and finding.cause == "straggler")
 
 
 def _verdict(root: Finding, sure: float, readings: Sequence[Finding]) -> Verdict:

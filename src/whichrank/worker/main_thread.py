@@ -238,6 +238,8 @@ def _operation(frame: types.FrameType) -> str:
     name = frame.f_code.co_name
     argument, word = _WHOM.get(name, ("", ""))
     whom = frame.f_locals.get(argument) if argument else None
+    if name == "new_group" and frame.f_locals.get("use_local_synchronization") is True:
+        return name + _of(frame.f_locals.get("ranks"))
     return (f"{name} {word} {whom}" if type(whom) is int else name) + _members(frame.f_locals.get("group"))
 
 
@@ -258,6 +260,11 @@ def _members(group: object) -> str:
     if group is None or world is None or group is getattr(world, "default_pg", None):
         return ""
     known = getattr(world, "pg_group_ranks", {})
-    ranks = known.get(group, ()) if type(group).__hash__ is not None else ()
-    text = ranges(ranks)
+    return _of(list(known.get(group, ())) if type(group).__hash__ is not None else ())
+
+
+def _of(ranks: Any) -> str:
+    """` of 0-2`; nothing where that is long, or where these are no ranks."""
+    plain = type(ranks) in (list, tuple) and all(type(rank) is int for rank in ranks)
+    text = ranges(sorted(ranks)) if plain else ""
     return f" of {text}" if text and len(text) <= MEMBERS else ""

@@ -95,3 +95,10 @@ def test_frames_of_a_stack_are_nothing_that_a_rank_said():
     assert _NOT_SAID.match("    run_path (<frozen runpy>:291)")
     assert activity_in("run_path (<frozen runpy>:291)") is None
     assert activity_in("the loader looks frozen") == "rank-frozen"
+
+
+def test_what_whichrank_says_of_a_rank_is_no_word_of_that_rank(tmp_path):
+    said = "whichrank: the job makes no progress: rank 5 does nothing in its checkpoint while others wait"
+    verdict = judged(tmp_path, *steps(4), f"[rank5]: {said}", *timeouts(late=5))
+    assert verdict.cause != "rank-stuck-in-checkpoint"
+    assert "whichrank:" not in verdict.summary

@@ -20,6 +20,8 @@ NAME = "training_code"
 _LARGEST = 1 << 18
 _LONGEST = 400
 _MOST = 64
+_BETWEEN_PROGRAMS = 2
+"""Lines that are not code: more of them, and another program begins."""
 _SUFFIXES = (".py", ".py.txt", ".snippet")
 
 _BRANCH = re.compile(r"(?P<word>if|elif|else)\b(?P<condition>[^#\n]{0,200}):")
@@ -53,6 +55,11 @@ _COLLECTIVE = re.compile(
     r"(?<=dist\.)(?:reduce|gather|scatter)|(?<=distributed\.)(?:reduce|gather|scatter)|(?<=accelerator\.)(?:reduce|gather))"
     r"\s{0,2}\("
 )
+_OF_ARRAYS = re.compile(
+    r"\b(?P<name>psum|pmean|pmax|pmin|ppermute|pmap|process_allgather|sync_global_devices|broadcast_one_to_all)\s{0,2}\("
+)
+"""JAX's: every process has to call them."""
+_PROCESS = re.compile(r"\b(?:process_id|rank|task_index|host_id) ?= ?(?P<number>\d{1,5})\b")
 _LEAVES = re.compile(r"return\b|continue\b")
 _DEFINES = re.compile(r"(?:async )?def |class |@")
 _OPENED_IF = re.compile(r"(?:if|elif)\b[^#\n]{0,80}\($")
@@ -87,6 +94,30 @@ def clues_of(label: str, numbered: Iterable[tuple[int, str]]) -> list[CodeClue]:
     lines = _joined([_Line(number, text[:_LONGEST]) for number, text in numbered if text.strip()])
     sharded = any(_SHARDED.search(line.text) for line in lines)
     return _Reader(label, [line for line in lines if not line.text.startswith("#")], sharded=sharded).clues()[:_MOST]
+
+
+def apart(label: str, numbered: Iterable[tuple[int, str]]) -> list[CodeClue]:
+    """Programs of several processes, one after the other: what only the one of process 0 calls."""
+    programs: dict[int, list[tuple[str, _Line]]] = {}
+    process: int | None = None
+    before = 0
+    for number, text in numbered:
+        process = process if number - before <= _BETWEEN_PROGRAMS else None
+        before = number
+        line = _Line(number, text[:_LONGEST])
+        if started := _PROCESS.search(line.text):
+            process = int(started["number"])
+            programs.setdefault(process, [])
+        if process is not None:
+            calls = [*_COLLECTIVE.finditer(line.text), *_OF_ARRAYS.finditer(line.text)]
+            programs[process] += [(call["name"], line) for call in calls]
+    first = programs.pop(0, [])
+    alone = [call for call in first if not any(call[0] == name for calls in programs.values() for name, _ in calls)]
+    if not programs or not alone:
+        return []
+    line = alone[0][1]
+    ref = Ref(label, f"line {line.number}", line.text[:400])
+    return [CodeClue("guarded", ref, label, line.number, "the process is number 0", tuple(name for name, _ in alone))]
 
 
 def _joined(lines: list[_Line]) -> list[_Line]:

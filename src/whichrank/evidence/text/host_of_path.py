@@ -11,6 +11,7 @@ _NAME = (
 )
 _FOLDER = re.compile(rf"{_NAME}(?:\.[a-z0-9.-]{{1,200}})?$", re.IGNORECASE)
 _IN_NAME = re.compile(rf"(?:^|[._@-]|_)({_NAME})(?=$|[._@])", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.]*\d)")
 _TOOLS = re.compile(
     r"(?:nvidia-smi|dmesg|journalctl|journal|kern|syslog|messages|ibstat(?:us)?|perfquery|ethtool|ibv_devinfo"
     r"|limits|ulimit|before|after|counters)(?=[._-]|$)",
@@ -19,12 +20,14 @@ _TOOLS = re.compile(
 
 
 def host_of_path(label: str) -> str | None:
-    """`node7/dmesg.txt`, `nodes/a/dmesg.txt` and `dmesg-node7.txt`: the innermost name counts."""
+    """`node7/dmesg.txt`, `nodes/a/dmesg.txt`, `dmesg-node7.txt`, `dmesg_10.0.0.7.txt`: the innermost name counts."""
     *folders, name = label[-1024:].replace("\\", "/").split("/")
     stem = _TOOLS.sub("", name).strip("._-")
     match = _IN_NAME.search(stem)
     if match:
         return match[1].rstrip("-")
+    if match := _ADDRESS.search(stem):
+        return match[0]
     for at, folder in reversed(list(enumerate(folders))):
         # A bundle of many nodes has a folder for each of them, whatever they are called.
         of_a_node = at > 0 and folders[at - 1] == "nodes" and not folder.isdigit()

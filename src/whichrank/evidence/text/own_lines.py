@@ -12,6 +12,12 @@ _BEFORE = 160
 """Bytes that a collector of logs may have put before it."""
 
 
+def is_own(line: bytes) -> bool:
+    """Whether whichrank wrote this line."""
+    at = line.find(SIGN, 0, _BEFORE + len(SIGN))
+    return at == 0 or (at > 0 and line[at - 1] in b" |]\t\r:")
+
+
 def without_own_lines(chunk: Chunk, found: list[Place]) -> list[Place]:
     """The places that are not in a line of whichrank's own; its sign is among the words that were looked for."""
     at = next((place for place, word in found if word == SIGN), -1)

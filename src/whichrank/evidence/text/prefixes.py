@@ -66,10 +66,10 @@ _HOST = re.compile(
 _HOST_BEGINS = frozenset("nhwcgidsmNHWCGIDSM0123456789")
 _DATED = re.compile(
     r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
-    r"(Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s:,|-]|$)"
+    r"(Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s:,|\[-]|$)"
 )
 # Without a year: `12-03 12:05:02`, `03/12 12:05:02.5`.
-_DAY = re.compile(r"[\[(]?(\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\])]?(?=[\s:,|-]|$)")
+_DAY = re.compile(r"[\[(]?(\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\])]?(?=[\s:,|\[-]|$)")
 _GLOG = re.compile(
     r"\[?([IWEFV])(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6,9}) (?:(\d{1,10}) )?"
     r"([\w./-]{1,200}\.\w{1,4}):\d{1,9}\] ?"
@@ -91,7 +91,7 @@ _HEARD = 64
 # Exports of log stores: time, pod, stream, "words"; and the time of day alone.
 _FIELDS = re.compile(r"(?:[,;\t][\w.:/@-]{0,80}){1,6}[,;\t]\"?(?=[\w\[/])")
 _FIELD_HOST = re.compile(r"[,;\t]((?!std(?:out|err)\b)[A-Za-z][\w.-]{0,80}\d)(?=[,;\t])")
-_TIME_OF_DAY = re.compile(r"[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?(?=[\s|-]) {0,4}(?:[|-] )?")
+_TIME_OF_DAY = re.compile(r"[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?(?=[\s|\[-]) {0,4}(?:[|-] )?")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from whichrank.evidence.text.own_lines import is_own
 from whichrank.evidence.text.prefixes import clock_of, hint_of_path, listen
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
@@ -96,6 +97,8 @@ class SpokenLines:
         for number, line in enumerate(data.split(b"\n"), first):
             if len(self.lines) + len(said) >= _MOST:
                 break
+            if is_own(line):
+                continue
             voice = listen(line, clock)
             rank = voice.rank if voice.rank is not None else hint.rank
             places = _places(voice.host, voice.task)

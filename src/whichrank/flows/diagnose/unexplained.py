@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from whichrank.evidence.text.own_lines import is_own
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.closest_cause import Closeness, closest
 from whichrank.facts.interventions import did_nothing
@@ -74,7 +75,7 @@ def new_lines(texts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, int, st
         for number, line in enumerate(data[:_LARGEST].decode("utf-8", "replace").split("\n"), 1):
             text = line[:_LONGEST]
             shape = _NUMBERS.sub("0", text[:200])
-            if shape in seen or not text.strip() or _FRAME.match(text):
+            if shape in seen or not text.strip() or _FRAME.match(text) or is_own(text.encode()):
                 continue
             seen.add(shape)
             yield label, number, text

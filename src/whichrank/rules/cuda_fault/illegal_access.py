@@ -26,6 +26,7 @@ from __future__ import annotations
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.processes import CudaError
+from whichrank.records.events.watchdog import WatchdogTerminated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -53,6 +54,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     told = statements.of_kind(case, CudaError, where=lambda e: e.what in _KINDS)
+    told += statements.of_kind(case, WatchdogTerminated, where=lambda e: any(words in e.words for words in _WORDS))
     told += statements.said_by_nccl(case, *_WORDS)
     signs = statements.first_to_fail([*told, *statements.beside(told, statements.known(case, CAUSE))])
     if not signs:

@@ -53,7 +53,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     sure = known_messages.grade(told)
     counted = _counted(case)
     if counted is None:
-        return [building.tell_of(case, _CLAIM, "Not every rank joined: {what}.", told, sure)]
+        finding = building.tell_of(case, _CLAIM, "Not every rank joined: {what}.", told, sure)
+        listed = statements.ranks_of(s.sign for s in known_messages.seen(case, "jax-missing-task"))
+        return [building.about(finding, Subject(ranks=listed)) if listed else finding]
     joined, expected = counted
     step = f"If fewer ranks were meant, WORLD_SIZE is wrong: it says {expected}, and {joined} joined."
     finding = building.tell_of(

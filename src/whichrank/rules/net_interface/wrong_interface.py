@@ -11,7 +11,7 @@ host's name resolves to, which /etc/hosts often maps to 127.0.1.1.
 ## How it decides
 Failed connections to such addresses say it outright. Otherwise the interface that NCCL says it uses is judged: a
 link-local address counts where nothing has run yet; loopback, bridges and tunnels where the job spans hosts or a
-connection failed.
+connection failed. Who said that its own name leads nowhere, and took loopback, is named where the others did not.
 
 ## Example
 `Gloo connectFullMesh failed … Connection refused, remote=[127.0.0.1]:40213`
@@ -23,13 +23,15 @@ An interface that looks right and does not reach the peers is told as a firewall
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
-from whichrank.rules import building
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.joined import hosts_spoken_of
 from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "NETI201"
@@ -57,12 +59,26 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         told = [s for s in told if s.signature.id not in ("gloo-mesh", "gloo-loopback") or "refused" not in s.sign.text]
     if any(s.signature.role == "root" for s in told):
         sure = known_messages.grade(told)
-        return [
-            building.tell_of(
-                case, _FAILED, "A rank is not to be reached at the address that it announced: {what}.", told, sure
-            )
-        ]
+        message = "A rank is not to be reached at the address that it announced: {what}."
+        found = building.tell_of(case, _FAILED, message, told, sure)
+        return [_of_those_that_fell_back(case, found)]
     return _by_the_choice(case)
+
+
+def _of_those_that_fell_back(case: Case, finding: Finding) -> Finding:
+    """The finding about who took the loopback address because its own name leads nowhere, if the others did not."""
+    signs = [s.sign for s in known_messages.seen(case, "gloo-own-name")]
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
+    hosts = {sign.host for sign in signs if sign.host}
+    named = tuple(sorted(hosts)) if len(hosts) < len(hosts_spoken_of(case)) else ()
+    if not ranks and not named:
+        return finding
+    who = wording.ranks_text(ranks).capitalize() if ranks else ", ".join(named)
+    told = (
+        f"{who} took the loopback address, because the host's own name leads nowhere: the others can't reach it there."
+    )
+    refs = tuple(dict.fromkeys((*building.refs(signs)[:2], *finding.evidence)))
+    return replace(finding, subject=Subject(ranks=ranks, hosts=named), message=told, evidence=refs)
 
 
 def _by_the_choice(case: Case) -> list[Finding]:

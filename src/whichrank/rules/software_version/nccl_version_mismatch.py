@@ -32,6 +32,7 @@ from whichrank.records.events.run_state import NCCL_PACKAGE, Environment
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.reported_mismatches import minority
 from whichrank.timeline.job_state import kernel_events, statements
 from whichrank.timeline.job_state.statements import Statement
 
@@ -94,12 +95,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _in_errors(case: Case) -> list[Finding]:
     """By the version that torch names where a call of NCCL fails."""
-    first = {event.version: event for event in reversed(case.events(NcclError)) if event.version}
+    told = [event for event in case.events(NcclError) if event.version]
+    first = {event.version: event for event in reversed(told)}
     if len(first) < 2:
         return []
+    odd = minority({event.rank: event.version for event in told if event.rank is not None})
     signs = [Statement(f"NCCL version {v}", e.ref, e.rank, host=e.host) for v, e in sorted(first.items())]
     message = f"The ranks run different NCCL versions: {' and '.join(sorted(first)[:3])}."
-    return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS)]
+    finding = building.found(case, _CLAIM, signs, message, Grade.SUPPORTS)
+    return [replace(finding, subject=replace(finding.subject, ranks=odd))]
 
 
 def _installed(case: Case) -> list[Finding]:

@@ -181,6 +181,15 @@ def _receivers_of_two_kinds(case: Case, members: list[int]) -> bool:
     return len(functions) == 2
 
 
+def are_symmetric(case: Case, circle: Circle) -> bool:
+    """Whether all of them wait at one place of the program, or send: then each of them begins with the wrong half."""
+    sits = sitting(case)
+    if not all(sits[rank].op in RECEIVES for rank in circle.ranks):
+        return True
+    paths = {tuple(_path(case.stacks[rank])) for rank in circle.ranks if rank in case.stacks}
+    return len(paths) <= 1
+
+
 def _path(stack: ProcessStack) -> list[Frame]:
     """The training code's own frames, from the script inwards."""
     thread = main_thread(stack)
@@ -199,10 +208,9 @@ def _compare(mine: list[Frame], theirs: list[Frame]) -> int:
             return 0
         if a.line == b.line:
             continue
-        inner = [path[depth + 1] for path in (mine, theirs) if len(path) > depth + 1]
-        if not inner and abs(a.line - b.line) > _BRANCHES:
-            return 1 if a.line > b.line else -1
-        if len(inner) < 2 or (inner[0].file, inner[0].function) == (inner[1].file, inner[1].function):
+        called = {(path[depth + 1].file, path[depth + 1].function) for path in (mine, theirs) if len(path) > depth + 1}
+        same_call = len(called) < 2 and len(mine) == len(theirs)
+        if (same_call and abs(a.line - b.line) <= _BRANCHES) or (not same_call and len(called) < 2):
             return 0
         return 1 if a.line > b.line else -1
     return 0

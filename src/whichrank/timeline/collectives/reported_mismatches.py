@@ -65,22 +65,24 @@ def _timed_out(case: Case) -> list[Mismatch]:
     told = [e for e in (*case.events(WatchdogProgress), *case.events(WatchdogTimeout)) if e.rank is not None]
     found = []
     for spoken in of_all_ranks(told).values():
-        piles: dict[int, dict[int, WatchdogTimeout]] = {}
-        for event in (event for event in spoken if isinstance(event, WatchdogTimeout)):
-            if event.rank is not None and event.seq is not None and event.op not in _BETWEEN_TWO:
+        piles: dict[int | None, dict[int, WatchdogTimeout]] = {}
+        timeouts = [event for event in spoken if isinstance(event, WatchdogTimeout)]
+        unnumbered = all(event.seq is None for event in timeouts)  # before torch 1.13
+        for event in timeouts:
+            if event.rank is not None and (event.seq is not None or unnumbered) and event.op not in _BETWEEN_TWO:
                 piles.setdefault(event.seq, {}).setdefault(event.rank, event)
         found += [m for seq, pile in piles.items() if (m := _differing(case, seq, pile)) is not None]
     return found
 
 
-def _differing(case: Case, seq: int, pile: dict[int, WatchdogTimeout]) -> Mismatch | None:
+def _differing(case: Case, seq: int | None, pile: dict[int, WatchdogTimeout]) -> Mismatch | None:
     ops = {rank: event.op for rank, event in sorted(pile.items()) if event.op}
     sizes = {
         rank: str(event.numel_in)
         for rank, event in sorted(pile.items())
         if event.numel_in is not None and event.op in _SAME_SIZE
     }
-    aspect, brought = ("op", ops) if len(set(ops.values())) > 1 else ("shape", sizes)
+    aspect, brought = ("op", ops) if len(set(ops.values())) > 1 or seq is None else ("shape", sizes)
     if len(set(brought.values())) < 2:
         return None
     least: tuple[int, ...] = ()
@@ -139,6 +141,11 @@ def is_world(case: Case, told: Sequence[Event], members: int = 0) -> bool:
 def is_rank0_alone(found: Mismatch) -> bool:
     """Whether rank 0 waits in an operation of its own, and all others in one and the same."""
     return found.aspect == "op" and found.hangs and found.ranks == (0,)
+
+
+def is_rank0_apart(found: Mismatch) -> bool:
+    """Whether nobody brings what rank 0 brings; of two ranks this holds for both."""
+    return 0 in found.brought and list(found.brought.values()).count(found.brought[0]) == 1
 
 
 def are_buckets(found: Mismatch) -> bool:

@@ -17,6 +17,8 @@ from whichrank.timeline.collectives.waits import build_graph
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
+_FINISHED = 4
+"""So many operations have finished in a job that is past its start."""
 BY_ABSENCE = ("stopped", "added", "alone", "skipped", "crossed")
 """Shapes of troubles that a circle through first calls explains better."""
 
@@ -46,12 +48,22 @@ def waits(case: Case) -> dict[int, tuple[int, ...]]:
     return found
 
 
+def in_new_group(case: Case) -> list[int]:
+    """Ranks that wait in `new_group` for others, in a job that is past its start."""
+    finished = int(case.lineup.done.sum()) if case.lineup is not None else 0
+    making = [rank for rank, activity in case.activities.items() if activity.doing == "starting"]
+    return making if finished >= _FINISHED and len(making) > 1 else []
+
+
 def without_new_group(case: Case) -> tuple[int, ...]:
-    """The few that wait elsewhere while all others wait in `new_group`, which takes every rank of the job."""
+    """The few that wait elsewhere while all others wait in `new_group`, which takes every rank of the job, or with
+    `use_local_synchronization` the members that it is given."""
     doing = {rank: activity.doing for rank, activity in case.activities.items()}
-    others = tuple(rank for rank in range(case.world) if doing.get(rank) != "starting")
+    given = {e.ranks for e in case.events(InOperation) if e.op == "new_group" and e.ranks}
+    needed = given.pop() if len(given) == 1 else ()
+    others = tuple(rank for rank in needed or range(case.world) if doing.get(rank) != "starting")
     waiting = all(doing.get(rank) == "waiting" for rank in others)
-    return others if waiting and 2 * len(others) < case.world else ()
+    return others if waiting and 2 * len(others) < len(needed or range(case.world)) else ()
 
 
 def _even_first_calls(case: Case) -> dict[int, tuple[int, ...]]:

@@ -1,8 +1,8 @@
 """Which host a file is of, where neither the file nor its lines say so: by the names of the files beside it.
 
 People save `n0111.err` and `n0112.err`, and `n0112.dmesg` beside them. Such a name is a host's if other evidence names
-that host, if the files of one name are of several kinds, one of them of a tool for hosts, or if names of files of one
-kind differ in their numbers only.
+that host or two of its siblings, if the files of one name are of several kinds, one of them of a tool for hosts, or if
+names of files of one kind differ in their numbers only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 
-from whichrank.timeline.identity.who import by_short_name, host_in_name
+from whichrank.timeline.identity.who import by_short_name, host_in_name, short_name
 
 _TOOLS = re.compile(
     r"dmesg|kern|journal|syslog|messages|\bps\b|smi|topo|ibstat|ethtool|ifconfig|\bip\b|limits|\bdf\b|free|\btop\b|lsmod"
@@ -44,7 +44,19 @@ def hosts_of_files(sources: Iterable[str], named: Collection[str]) -> dict[str, 
         if kind and place[1] and not _NO_HOST.fullmatch(place[1]):
             kinds[place].add(kind)
     hosts = _hosts(kinds)
-    return {label: place[1] for label in labels if (place := _parted(label)[0]) in hosts} | found
+    shapes = Counter(_shape(label) for label, host in found.items() if _stem(label) == short_name(host))
+    alike = {label: _stem(label) for label in labels if shapes[_shape(label)] > 1}
+    return alike | {label: place[1] for label in labels if (place := _parted(label)[0]) in hosts} | found
+
+
+def _stem(label: str) -> str:
+    return _parted(label)[0][1].lower()
+
+
+def _shape(label: str) -> tuple[str, str, str]:
+    """Files that differ in their numbers only have the same."""
+    (folder, stem), kind = _parted(label)
+    return folder, _NUMBER.sub("#", stem.lower()), kind
 
 
 def _parted(label: str) -> tuple[Place, str]:

@@ -8,16 +8,18 @@ timed out in a collective while nobody had died hung, whatever the message would
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Subject
+from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError
 from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths
-from whichrank.timeline.job_state.statements import TIMED_OUT
+from whichrank.timeline.job_state.statements import TIMED_OUT, Statement
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
@@ -40,7 +42,9 @@ _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
-    return _observed(case, _with_ranks_of_host(case, _of_whom(case, _of_host(case, finding))))
+    return _observed(
+        case, _with_host_of_ranks(case, _with_ranks_of_host(case, _of_whom(case, _of_host(case, finding))))
+    )
 
 
 def _of_host(case: Case, finding: Finding) -> Finding:
@@ -48,7 +52,7 @@ def _of_host(case: Case, finding: Finding) -> Finding:
     subject, cause = finding.subject, causes().get(finding.cause)
     if cause is None or cause.family not in _OF_ONE_HOST or subject != Subject(code=subject.code):
         return finding
-    known = _hosts(case)
+    known = hosts_spoken_of(case)
     meant = _announced(case, finding) if cause.family == "net-interface" else set()
     told = {ref.host for ref in finding.evidence}
     if not meant and len(told) == 1 and None not in told:
@@ -58,7 +62,7 @@ def _of_host(case: Case, finding: Finding) -> Finding:
     return replace(finding, subject=replace(subject, hosts=tuple(sorted(meant))))
 
 
-def _hosts(case: Case) -> set[str]:
+def hosts_spoken_of(case: Case) -> set[str]:
     """Every host that the evidence speaks of."""
     named = {e.host for e in case.log_events} | {s.host for s in case.sightings} | {p.host for p in case.nccl}
     return case.people.hosts() | {short_name(host) for host in named if host and host != "localhost"}
@@ -98,6 +102,16 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
     return replace(finding, subject=replace(subject, candidates=ranks)) if cause.family in _OF_ONE_HOST else finding
 
 
+def _with_host_of_ranks(case: Case, finding: Finding) -> Finding:
+    """The hosts of the ranks that are meant: where to look. What the program does wrong is not to be found there."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    if cause is None or cause.family == "code-collective" or not subject.ranks or subject.hosts:
+        return finding
+    hosts = {case.people.host_of(rank) for rank in subject.ranks}
+    known = sorted(host for host in hosts if host is not None and host != "localhost")
+    return replace(finding, subject=replace(subject, hosts=tuple(known))) if len(known) == len(hosts) else finding
+
+
 def _failed_themselves(case: Case) -> tuple[int, ...]:
     """The ranks of which NCCL says that a call of their own failed, where all others only lost a peer."""
     said = {e.rank: e.text for e in case.events(NcclError) if e.rank is not None}
@@ -134,9 +148,17 @@ def _observed(case: Case, finding: Finding) -> Finding:
     ends = cause is None or cause.family in _ENDS_A_PROCESS or finding.cause in _KILLS
     if ends and finding.cause not in _LEAVES_WAITING:
         return finding
-    first = min((e.time_ns for e in timed_out if e.time_ns is not None), default=None)
-    ended = [d for d in deaths.deaths(case) if d.sign.rank in finding.subject.ranks]
-    ended_before = any(first is None or d.sign.time_ns is None or d.sign.time_ns < first for d in ended)
+    ended = [d.sign for d in deaths.deaths(case) if d.sign.rank in finding.subject.ranks]
+    ended_before = any(_before(sign, timed_out) for sign in ended)
     raised = [*(e for e in case.events(Traceback) if not e.thread), *case.events(NativeCrash, CudaError)]
     by_itself = any(e.rank in finding.subject.ranks for e in raised)
     return finding if ended_before or by_itself else replace(finding, category="hang")
+
+
+def _before(end: Statement, waited: Sequence[Event]) -> bool:
+    """Whether a rank ended before the others gave up: by the clock, else by the lines of one output."""
+    times = [e.time_ns for e in waited if e.time_ns is not None]
+    if end.time_ns is not None and times:
+        return end.time_ns < min(times)
+    lines = [e.line for e in waited if e.ref.source == end.ref.source]
+    return end.event is None or not lines or end.event.line < min(lines)

@@ -82,7 +82,7 @@ def timed_out(case: Case) -> list[Statement]:
 
 def stands_still(case: Case) -> list[Statement]:
     """What says that the job hangs: timeouts, or the words of a person."""
-    told = [s.sign for s in seen(case, "told-gpu-busy", "doing-first-item")]
+    told = [s.sign for s in seen(case, "told-gpu-busy", "doing-first-item", "xla-stuck")]
     return timed_out(case) + told + [statements.of_message(s) for s in case.index.said_to_hang]
 
 

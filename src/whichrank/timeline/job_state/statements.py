@@ -60,7 +60,7 @@ TIMED_OUT: tuple[type[Event], ...] = (WatchdogTimeout, GlooTimeout, MonitoredBar
 
 """What says that a rank waited for others until it gave up."""
 
-_GAVE_UP = re.compile(r"(?i)\btim(?:ed|ing) ?out\b|Timeout")
+_GAVE_UP = re.compile(r"(?i)\btim(?:ed|ing) ?out\b|Timeout|deadline.exceeded")
 """What an exception says that only ended a wait."""
 
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "importlib")

@@ -44,13 +44,21 @@ class Log:
     def read(self) -> Reading:
         """The events that could harm a job, in the order of the file."""
         for number, line, words in lines_with(self._item.path, WORDS):
-            said = peel(line)
-            self._note_clock(said)
-            if _ANNOUNCED in words and len(self._announced) < _MOST:
-                self._announced[said.host] = (number, announced(said.text))
-            told = next((told for matcher in _fitting(words) if (told := matcher(said.text))), None)
-            if told is not None:
-                self._kept.add(self._event(number, said, told))
+            self.hear(number, line, words)
+        return self.finish()
+
+    def hear(self, number: int, line: bytes, words: tuple[bytes, ...]) -> None:
+        """One line with these words in it."""
+        said = peel(line)
+        self._note_clock(said)
+        if _ANNOUNCED in words and len(self._announced) < _MOST:
+            self._announced[said.host] = (number, announced(said.text))
+        told = next((told for matcher in _fitting(words) if (told := matcher(said.text))), None)
+        if told is not None:
+            self._kept.add(self._event(number, said, told))
+
+    def finish(self) -> Reading:
+        """What was heard."""
         self._note_end()
         events = self._dated(self._kept.events())
         if not events:

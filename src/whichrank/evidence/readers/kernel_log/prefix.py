@@ -29,8 +29,9 @@ _LEVEL = re.compile(r"<\d{1,3}>|(?:kern|user|daemon|syslog) {0,6}:\w{1,7} {0,6}:
 _UPTIME = re.compile(r"\[ {0,12}(\d{1,10})\.(\d{1,9})\] ?")
 _CTIME = re.compile(r"\[(?:[A-Z][a-z]{2} )([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(\d\d) (\d{4})\] ?")
 _SYSLOG = re.compile(rf"([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) (\d\d):(\d\d):(\d\d)(?:\.(\d{{1,9}}))? ({_HOST}) ")
-_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)? ")
-_ISO_HOST = re.compile(rf"({_HOST}) (?=kernel(?:\[\d{{1,10}}\])?: )")
+_ISO = re.compile(r"\[?(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?:\] ?| )")
+# `node7 kernel: `, and what a watcher of nodes writes into the job's log: `[nodewatch node7] kernel: `.
+_ISO_HOST = re.compile(rf"(?:\[(?:[\w.-]{{1,40}} )?)?({_HOST})\]? (?=kernel(?:\[\d{{1,10}}\])?: )")
 _KERNEL = re.compile(r"kernel(?:\[\d{1,10}\])?: ?")
 _KMSG = re.compile(r"\d{1,5},\d{1,12},(\d{1,18}),[^;]{1,40};")
 

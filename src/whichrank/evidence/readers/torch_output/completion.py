@@ -63,7 +63,7 @@ _ENDS = (
 """One of these stands in everything that those match."""
 _EXIT = re.compile(
     r"\b(?:exit(?:ed|s|ing)?|return(?:ed)?|finished|ended|rc|status)\b(?:[ _-]?(?:code|status|with|value)){0,3}"
-    r"\W{0,4}0(?::0)?(?![\w.:%/]|\s*/)"
+    r"\W{0,4}0(?::0)?(?![\w:%/]|\.\w|\s*/)"
 )
 # What makes the same words a wish, a part, or their opposite.
 _NOT = re.compile(

@@ -40,6 +40,11 @@ _GROUP_TIMEOUT = re.compile(r"TIMEOUT\(ms\): (\d{1,18})")
 _GLOBAL_RANK = re.compile(r"global rank: (\d{1,7})")
 _PG_NAME = re.compile(r"PG Name: (\S{1,200})")
 _SETTING = re.compile(r"([A-Z][A-Z0-9_ ]{3,80}|NCCL version)(?: \([^)]{0,100}\))?: ([^,\s]{1,200})")
+# XLA ends a process whose threads wait too long for the others: its watchdog has no other name.
+_XLA_RENDEZVOUS = re.compile(
+    r"Termination timeout for `([A-Za-z][\w -]{0,40}?)(?: for rank \d| RendezvousKey|[;:{(`])[^`]{0,2000}`?"
+    r" of (\d{1,6}) seconds"
+)
 _LIST = r"\[([\d, -]{0,4000})\]"
 _DESYNC = (
     ("timeout_at", re.compile(r"\[(\d{1,7})\] Timeout at collective: (\w{1,64}), #(\d{1,18})")),
@@ -145,10 +150,16 @@ def _teardown(what: str, words: str) -> Matcher:
     return words, lambda text: of_group(GroupTeardown(what=what), text)
 
 
+def _xla_rendezvous(text: str) -> Event | None:
+    match = _XLA_RENDEZVOUS.search(text)
+    return WatchdogTimeout(op=match[1], timeout_ms=int(match[2]) * 1000, ran_ms=int(match[2]) * 1000) if match else None
+
+
 MATCHERS: tuple[Matcher, ...] = (
     ("aught collective operation timeout", _timeout),
     ("timeout watchdog detected operation timeout", _timeout),
     ("timed out in blocking wait", _timeout),
+    ("Termination timeout for `", _xla_rendezvous),
     ("ast enqueued", lambda text: None if "signal" in text or "global timeout" in text else _counters(text)),
     ("Received a dump signal", _dump_signal),
     ("Received a timeout signal from", _dump_signal),

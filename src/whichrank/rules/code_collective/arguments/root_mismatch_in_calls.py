@@ -9,7 +9,8 @@ A root computed from a local value, the rank within a group taken for the global
 
 ## How it decides
 Processes under `whichrank run` say which root they gave; the dumps say which of them are in the same operation of the
-same group. The minority is the culprit; without a majority nobody is named.
+same group. The minority is the culprit; where there is none, ranks that wait at the same line in another turn of its
+loop are counted too. Without a majority nobody is named.
 
 ## Example
 Ranks 0, 1 and 3 are in `broadcast from 0`, rank 2 is in `broadcast from 2`; all are in #26 of default_pg.
@@ -42,13 +43,21 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         told = {rank: said[rank] for rank in sorted(meeting.pending) if rank in said}
         roots = {rank: f"{event.peer}" for rank, event in told.items()}
         if not meeting.p2p and not meeting.disagrees and len(set(roots.values())) > 1:
-            return [_finding(case, meeting, told, roots)]
+            return [_finding(case, meeting, told, roots, minority(roots) or _outvoted(case, said, roots))]
     return []
 
 
-def _finding(case: Case, meeting: Meeting, told: dict[int, InOperation], roots: dict[int, str]) -> Finding:
+def _outvoted(case: Case, said: dict[int, InOperation], roots: dict[int, str]) -> tuple[int, ...]:
+    """The minority, with those that are one turn of the loop behind or ahead: they give the same root at that place."""
+    places = {case.activities[rank].place for rank in roots if rank in case.activities}
+    beside = {r: f"{e.peer}" for r, e in said.items() if r in case.activities and case.activities[r].place in places}
+    return tuple(rank for rank in minority({**beside, **roots}) if rank in roots)
+
+
+def _finding(
+    case: Case, meeting: Meeting, told: dict[int, InOperation], roots: dict[int, str], odd: tuple[int, ...]
+) -> Finding:
     lineup = wording.lineup_of(case)
-    odd = minority(roots)
     sides = sorted({root: tuple(r for r in roots if roots[r] == root) for root in roots.values()}.items())
     words = "; ".join(f"{wording.ranks_text(ranks)}: root {root}" for root, ranks in sides[:4])
     row = meeting.joined[min(meeting.joined)]

@@ -32,6 +32,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.communication import GlooMismatch
 from whichrank.records.events.processes import DdpError
@@ -81,6 +83,7 @@ _ELSEWHERE = Claim(
 )
 _MOST_PARAMETERS = 1_000_000
 """Tensors of a model: the largest have some hundred thousand."""
+_ITEM_BYTES = (1, 2, 4, 8)
 _TRUNCATED = ("message truncated : receiving", "collective mismatch error")
 
 
@@ -152,7 +155,7 @@ def _plain(case: Case) -> list[Finding]:
         return [building.found(case, claim, signs, message, sure)]
     noticed = statements.ranks_of(signs) or (deaths.only_one_failed(case) if plain else ())
     where = f" ({wording.ranks_text(noticed)} noticed)" if noticed else ""
-    odd = _odd_one(case, noticed) if plain else ()
+    odd = (_odd_one(case, noticed) or _unlike_the_others(case, noticed, got, expected)) if plain else ()
     message = f"Ranks bring different sizes to one collective{sizes}{where}."
     if odd:
         message = f"{building.who(case, odd)} brought another size to a collective than the others{sizes}{where}."
@@ -165,6 +168,20 @@ def _odd_one(case: Case, noticed: tuple[int, ...]) -> tuple[int, ...]:
     One rank alone that noticed may be the one with less, or the first of many: the launcher ends the others."""
     rest = tuple(rank for rank in range(case.world) if rank not in noticed)
     return rest if len(noticed) > 1 and len(rest) == 1 else ()
+
+
+def _unlike_the_others(case: Case, noticed: tuple[int, ...], got: int | None, expected: int | None) -> tuple[int, ...]:
+    """The one rank that noticed, where what came to it is what all others brought last, and what it expected is not."""
+    lineup = case.lineup
+    if lineup is None or len(noticed) != 1 or got is None or expected is None:
+        return ()
+    last = {rank: np.flatnonzero(lineup.rank == rank)[-1:] for rank in range(case.world) if rank not in noticed}
+    brought = {lineup.signature_of(int(rows[0])).inputs if len(rows) else None for rows in last.values()}
+    if len(last) < 2 or len(brought) != 1 or not (sizes := brought.pop()):
+        return ()
+    elements = sum(sizes)
+    came, own = (elements > 0 and size % elements == 0 and size // elements in _ITEM_BYTES for size in (got, expected))
+    return noticed if came and not own else ()
 
 
 def _all_but_one(case: Case) -> Meeting | None:

@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import unrecorded
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 from whichrank.timeline.job_state import deaths
 
@@ -53,10 +54,12 @@ _LOG = NextStep(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.lineup is None:
         return NotEvaluated("flight-recorder dumps")
+    making = set(unrecorded.in_new_group(case))  # they wait for others too: COLL135 tells for whom
     return [
         _finding(case, t)
         for t in case.troubles
-        if t.shape in ("lost", "undecided") or (t.shape == "stopped" and not t.meeting.p2p)
+        if t.shape in ("lost", "undecided")
+        or (t.shape == "stopped" and not t.meeting.p2p and not (t.ranks and making.issuperset(t.ranks)))
     ]
 
 

@@ -13,7 +13,8 @@ together.
 By the stacks of at least two ranks inside the creation of a group after collectives have finished, or of all members
 of a group in its first call, in which NCCL creates it. Who holds a group that others lack is named; so is who stands in
 the same function as such a rank. The tables of the flight recorder say which groups a rank holds. Where nobody holds
-more than others, and most ranks wait in `new_group` for a few that wait elsewhere, those few are named.
+more than others, and most ranks wait in `new_group` for a few that wait elsewhere, those few are named; with
+`use_local_synchronization` the members are counted that the call was given. Two sides of one size are both told.
 
 ## Example
 Ranks 1 and 3 call `new_group([1, 3])` under `if rank in members:`; all four ranks then stand in
@@ -29,6 +30,7 @@ Without dumps nothing says who holds which group: then nobody is named.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
@@ -43,16 +45,13 @@ _FIX = (
     "Call new_group on every rank of the job, in the same order, also on ranks that are not members.",
     "Keep the returned group on the members alone; pass use_local_synchronization=True if only members can call it.",
 )
-_FINISHED = 4
-"""So many operations have finished in a job that is past its start."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.stacks:
         return NotEvaluated("stacks of the ranks (py-spy, faulthandler or gdb)")
-    making = [rank for rank, activity in case.activities.items() if activity.doing == "starting"]
-    making = making or _in_one_first_call(case)
-    if case.lineup is None or len(making) < 2 or int(case.lineup.done.sum()) < _FINISHED:
+    making = unrecorded.in_new_group(case) or _in_one_first_call(case)
+    if not making:
         return []
     held = _held(case)
     holders = _holders(held)
@@ -62,6 +61,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = tuple(sorted(holders | {r for r in case.activities if _function(case, r) in together - {None}}))
     if not holders and (absent := unrecorded.without_new_group(case)):
         return [_not_called(case, making, absent)]
+    elsewhere = [
+        rank for rank, activity in case.activities.items() if rank not in making and activity.doing == "waiting"
+    ]
+    if not holders and elsewhere:
+        return [_sides(case, making, elsewhere)]
     if len(ranks) >= case.world or not holders:
         return [_finding(case, making, ())]
     return [_finding(case, making, ranks)]
@@ -110,6 +114,19 @@ def _not_called(case: Case, making: list[int], absent: tuple[int, ...]) -> Findi
     )
     code = tuple(place for place in (elsewhere, made) if place is not None)
     return _found(case, message, absent, code, (*absent[:2], *making[:2]))
+
+
+def _sides(case: Case, making: list[int], elsewhere: list[int]) -> Finding:
+    """Nothing says whether some left out the creation of the group, or the others came to it too early."""
+    places = [case.activities[ranks[0]].place for ranks in (making, elsewhere)]
+    at = [f" at {place}" if place is not None else "" for place in places]
+    message = (
+        f"The ranks went different ways: {wording.ranks_text(making)} wait in new_group{at[0]}, "
+        f"{wording.ranks_text(elsewhere)} wait{at[1]}. Nothing at hand says which side is right."
+    )
+    code = tuple(place for place in places if place is not None)
+    found = _found(case, message, (), code, (*making[:2], *elsewhere[:2]))
+    return replace(found, subject=replace(found.subject, candidates=tuple(sorted((*making, *elsewhere)))))
 
 
 def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:

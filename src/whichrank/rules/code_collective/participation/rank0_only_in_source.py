@@ -68,4 +68,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _rank0_is_odd(case: Case) -> bool:
     """Whether the structure of the failure points at rank 0, as the code does."""
-    return set(case.first_to_fail) == {0} or any(found.ranks == (0,) for found in reported_mismatches.mismatches(case))
+    told = reported_mismatches.mismatches(case)
+    return set(case.first_to_fail) == {0} or any(map(reported_mismatches.is_rank0_apart, told))

@@ -22,6 +22,8 @@ is the later one is read off the lines of a function that both ranks are in.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.collectives import InOperation
@@ -44,6 +46,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _finding(case: Case, circle: Circle) -> Finding:
     sits = point_to_point.sitting(case)
     steps = "; ".join(f"rank {rank} is in {point_to_point.told(sits[rank])}" for rank in circle.ranks[:6])
+    ranks = tuple(sorted(circle.ranks))
+    whose = Subject(ranks=ranks) if point_to_point.are_symmetric(case, circle) else Subject(candidates=ranks)
     places = (case.activities[rank].place for rank in circle.ranks[:4] if rank in case.activities)
     return Finding(
         code=CODE,
@@ -52,7 +56,7 @@ def _finding(case: Case, circle: Circle) -> Finding:
         severity="error",
         grade=Grade.SUPPORTS,
         kind="stacks",
-        subject=Subject(ranks=tuple(sorted(circle.ranks)), code=tuple(place for place in places if place)),
+        subject=replace(whose, code=tuple(place for place in places if place)),
         message=f"Point-to-point operations wait for each other: {steps}.",
         evidence=wording.sat(case, circle.ranks[:4]),
         victims=circle.victims,
