@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -75,36 +74,37 @@ def test_ranks_of_one_launcher_are_all_ranks():
     assert [member.rank for member in job_processes(launcher, *ranks).ranks()] == [0, 1]
 
 
-WRITES = """
-import threading
-def write():
-    with open("/dev/null", "wb", 0) as stream:
-        while True:
-            stream.write(bytes(1 << 16))
-thread = threading.Thread(target=write, daemon=True)
+WORKS = """
+import threading, time
+def work():
+    begin.wait()
+    while time.thread_time() < 0.5:
+        pass
+    with open("/dev/null", "wb") as stream:
+        stream.write(bytes(1 << 20))
+    print("done", flush=True)
+    time.sleep(600)
+begin = threading.Event()
+thread = threading.Thread(target=work, daemon=True)
 thread.start()
 print(thread.native_id, flush=True)
+input()
+begin.set()
 input()
 """
 
 
 def test_what_our_thread_does_is_no_work_of_the_rank() -> None:
-    child = subprocess.Popen([sys.executable, "-S", "-c", WRITES], stdin=-1, stdout=-1, text=True)
-    thread = int(child.stdout.readline())
-    watched = [Member(Words(pid=child.pid, thread=own), "") for own in (0, thread)]
-
-    def measure(now: float) -> int:
-        everyone = processes.everybody()
-        for member in watched:
-            member.measure(everyone, now)
-        return everyone[child.pid].cpu_ticks
-
+    child = subprocess.Popen([sys.executable, "-S", "-c", WORKS], stdin=-1, stdout=-1, text=True)
     try:
-        used, deadline = measure(0.0), time.monotonic() + 60
-        while processes.stat(child.pid).cpu_ticks < used + 30:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        measure(2.0)
+        watched = [Member(Words(pid=child.pid, thread=own), "") for own in (0, int(child.stdout.readline()))]
+        for member in watched:
+            member.measure(processes.everybody(), 0.0)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "done\n"
+        for member in watched:
+            member.measure(processes.everybody(), 2.0)
     finally:
         child.kill()
         child.communicate()
