@@ -168,42 +168,39 @@ def test_profiles_go_into_no_folder_of_another(tmp_path, monkeypatch):
         profile.run(["true"], tmp_path / "out", profile.Wishes(), print)
 
 
-STEPS = """
+NVTX = """
+import os, time, torch, torch.cuda.profiler, torch.autograd.profiler
+rank = os.environ["RANK"]
+def say(words):
+    os.write(1, f"{rank} {words}\\n".encode())
+class Ranges:
+    def __init__(self, record_shapes): pass
+    def __enter__(self): say("ranges on")
+    def __exit__(self, *_): say("ranges off")
+torch.autograd.profiler.emit_nvtx = Ranges
+torch.cuda.is_available = lambda: rank == "1"
+torch.cuda.profiler.start = lambda: say("capture on")
+torch.cuda.profiler.stop = lambda: say("capture off")
 p = torch.nn.Parameter(torch.zeros(3)); o = torch.optim.SGD([p], lr=1)
 for number in range(12):
-    p.grad = torch.ones(3); o.step(); time.sleep(0.02); print('step', number, flush=True)
+    p.grad = torch.ones(3); o.step(); time.sleep(0.02); say(f"step {number}")
 """
 
 
-def test_nvtx_ranges_need_a_device(tmp_path):
+def test_nvtx_ranges_are_there_for_the_chosen_steps_alone_and_need_a_device(tmp_path):
+    """Stand-ins for the device, which rank 1 alone has: torch's context of ranges, and the marks that Nsight Systems
+    starts and stops by."""
     script = tmp_path / "train.py"
-    script.write_text("import time, torch\ntorch.cuda.is_available = lambda: False\n" + STEPS)
-    done = profile(tmp_path / "out", [sys.executable, str(script)], "--nvtx", "--skip", "2")
+    script.write_text(NVTX)
+    job = watched.forked(script, world=2, options=("--preload", "torch._dynamo"))
+    done = profile(tmp_path / "out", job, "--nvtx", "--skip", "3", "--steps", "4")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "step 11" in done.stdout
+    without, lines = ([line[2:] for line in done.stdout.splitlines() if line.startswith(rank)] for rank in ("0 ", "1 "))
+    assert without == [f"step {number}" for number in range(12)]
     assert "NVTX ranges need a CUDA device" in done.stderr
-
-
-def test_nvtx_ranges_are_there_for_the_chosen_steps_alone(tmp_path):
-    """Stand-ins for the device: torch's context of ranges and the marks that Nsight Systems starts and stops by."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import time, torch, torch.cuda.profiler, torch.autograd.profiler\n"
-        "class Ranges:\n"
-        "    def __init__(self, record_shapes): pass\n"
-        "    def __enter__(self): print('ranges on', flush=True)\n"
-        "    def __exit__(self, *_): print('ranges off', flush=True)\n"
-        "torch.autograd.profiler.emit_nvtx = Ranges\n"
-        "torch.cuda.is_available = lambda: True\n"
-        "torch.cuda.profiler.start = lambda: print('capture on', flush=True)\n"
-        "torch.cuda.profiler.stop = lambda: print('capture off', flush=True)\n" + STEPS
-    )
-    done = profile(tmp_path / "out", [sys.executable, str(script)], "--nvtx", "--skip", "3", "--steps", "4")
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = done.stdout.splitlines()
     on, off = lines.index("ranges on"), lines.index("ranges off")
     assert lines.index("capture on") == on - 1
     assert lines.index("capture off") == off + 1
     assert sum(line.startswith("step") for line in lines[on:off]) == 4
     assert "NVTX ranges were put around operators and collectives of 1 rank" in done.stderr
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["rank-0.nvtx"]
+    assert [p.name for p in (tmp_path / "out").glob("*.nvtx")] == ["rank-1.nvtx"]
