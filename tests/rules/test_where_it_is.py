@@ -151,3 +151,34 @@ def test_a_probe_that_is_not_answered(tmp_path):
         "$ nc -vz -w 5 10.0.0.5 29500\nnc: connect to 10.0.0.5 port 29500 (tcp) timed out: Operation now in progress\n"
     )
     assert judged(tmp_path, job__log=text).cause == "firewall"
+
+
+SMI = "index, pci.bus_id, name, pcie.link.width.current, pcie.link.width.max, utilization.gpu [%]\n"
+
+
+@pytest.mark.parametrize(("named", "ranks", "hosts"), [(True, (5,), ("n-b",)), (False, (), ())])
+def test_every_host_has_a_gpu_of_that_number(named, ranks, hosts, tmp_path):
+    log = "".join(
+        f"n-{'ab'[r // 4]}:{70 + r}:{90 + r} [{r % 4}] NCCL INFO comm 0x55 rank {r} nranks 8 cudaDev {r % 4} "
+        f"nvmlDev {r % 4} busId {5 + r % 4}000 commId 0x9 - Init COMPLETE\n"
+        for r in range(8)
+    )
+    tables = ""
+    for host in "ab":
+        rows = [
+            f"{n}, 00000000:0{5 + n}:00.0, NVIDIA L40S, {4 if (host, n) == ('b', 1) else 16}, 16, 100 %"
+            for n in range(4)
+        ]
+        tables += (f"==== n-{host}: nvidia-smi (under load)\n" if named else "") + SMI + "\n".join(rows) + "\n\n"
+    found = judged(
+        tmp_path, job__log=log + "all steps are slow since Monday, 3 times slower than before\n", gpus__txt=tables
+    )
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("pcie-degraded", ranks, hosts)
+
+
+def test_both_ends_of_a_link_report_its_fault(tmp_path):
+    error = "[rank{0}]: torch.AcceleratorError: CUDA error: uncorrectable NVLink error detected during the execution\n"
+    found = judged(
+        tmp_path, job__log="".join(error.format(rank) for rank in (2, 3, 5)) + "[rank0]: step 5 loss 2.0\n" * 3
+    )
+    assert (found.cause, found.culprits.ranks, found.culprits.candidates) == ("nvlink-fault", (), (2, 3, 5))

@@ -102,6 +102,7 @@ class Hardware:
         if by_address and len({self.people.host_of(r) for r in by_address}) == 1:
             return tuple(by_address)
         pids = {n for s in self.gpus if same_host(s.host, host) and _same_gpu(s, device, place) for n in s.pids}
+        pids |= self._told_by_driver(host, place)
         seen = sorted({r for n in pids if (r := self.rank_of(n, host)) is not None})
         if seen:
             return tuple(seen)
@@ -111,11 +112,18 @@ class Hardware:
         gpu = self.gpu(host, device)
         return self.ranks_at(host, gpu.index) if gpu is not None else ()
 
+    def _told_by_driver(self, host: str | None, place: int | None) -> set[int]:
+        """Processes that the kernel log names with this GPU: one message of a fault has the pid, another has not."""
+        events = (e for e in self.kernel if e.pid is not None and same_host(e.host, host))
+        return {e.pid for e in events if e.pid and place is not None and address(e.device) == place}
+
     def ranks_at(self, host: str | None, index: int | None) -> tuple[int, ...]:
         """Ranks on the GPU of this number: as told, else one rank per GPU in the order of their local ranks."""
         if index is None:
             return ()
         here = [p for p in self.people.by_rank.values() if host is None or p.host is None or same_host(p.host, host)]
+        if host is None and len({short_name(p.host) for p in here if p.host}) > 1:
+            return ()  # every host has a GPU of this number
         told = sorted({p.rank for p in here if p.gpu == index})
         if told or any(p.gpu is not None for p in here):
             return tuple(told)

@@ -25,6 +25,8 @@ VISIBLE = (
     "[launcher altair] NODE_RANK=1 CUDA_VISIBLE_DEVICES=3,2,1,0\n"
     "[altair] local_rank 0 -> global rank 4 device cuda:0\n[altair] local_rank 1 -> global rank 5 device cuda:1\n"
 )
+WORDS = "[4] rank 4 local_rank 0 pid 9440 host n-07\n[5] rank 5 local_rank 1 pid 9441 host n-07\n"
+ONE = "I 14:00:00 dlrm rank 2 of 4 on cpu3, backend gloo\nloading\n"
 
 
 def rows(tmp_path, text, name="list.txt"):
@@ -38,6 +40,8 @@ def rows(tmp_path, text, name="list.txt"):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (WORDS, [(4, 9440, "n-07", 0, None), (5, 9441, "n-07", 1, None)]),
+        (ONE, [(2, None, "cpu3", None, None)]),
         (TABLE, [(12, 31440, "tx3", None, None), (13, 31441, "tx3", None, None)]),
         (TABLE.replace(" ", ","), [(12, 31440, "tx3", None, None), (13, 31441, "tx3", None, None)]),
         (ARROWS, [(0, None, "h200-a", None, 0), (9, None, "h200-b", None, 1)]),

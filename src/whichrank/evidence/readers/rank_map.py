@@ -2,7 +2,8 @@
 
 Read are tables with a header (`RANK PID HOST`; `scontrol listpids`), lines such as `13 -> node2/5`, lines with names
 and values (`rank=13 host=node2 pid=4410 local_rank=5`), which many programs print when they start, the list of
-processes of `ps` with `RANK=13` in the command, and lines whose prefix says both the rank and the host.
+processes of `ps` with `RANK=13` in the command, words and values one after the other (`rank 13 pid 4410 on node2`), and
+lines whose prefix says both the rank and the host.
 """
 
 from __future__ import annotations
@@ -69,6 +70,14 @@ _VALUES = {
 }
 _SAYS = ("rank=", "rank:", "rank ", "rank\t", 'rank"', "rank'")
 """In lower case: one of these stands where a line says a rank."""
+_INTRODUCES = re.compile(
+    r"(?<![\w-])rank (?P<rank>\d{1,7})(?:(?: of |/)\d{1,7})?"
+    r"(?P<items>(?:[,;(]{0,2} (?:local[_ ]rank|world[_ ]size|gpu|pid|host|hostname|node|on) [\w.:-]{1,80}){1,6})",
+    re.IGNORECASE,
+)
+"""`rank 5 local_rank 1 pid 4410 host node7`, `rank 2 of 4 on node3`."""
+_ITEM = re.compile(r"(local[_ ]rank|gpu|pid|host|hostname|node|on) ([\w.:-]{1,80})", re.IGNORECASE)
+_ITEM_OF = {"local rank": "local_rank", "hostname": "host", "node": "host", "on": "host"}
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
 _SPEAKS = re.compile(rb"(?i)rank|globalid")
 _NO_MAP = (".py", ".md", ".rst", ".html", ".json", ".yaml", ".yml")
@@ -106,8 +115,9 @@ def read(item: Item) -> Reading:
 
 
 def _is_map(told: list[Row], head: bytes, clock: Clock) -> bool:
-    """Whether two ranks are listed with where they run."""
-    return len(told) >= 2 or len(_by_prefix(head, clock)) >= 2
+    """Whether two ranks are listed with where they run, or the one that wrote the file introduces itself."""
+    introduced = any("host" in values and _INTRODUCES.search(line) for _, line, values in told[:2])
+    return len(told) >= 2 or introduced or len(_by_prefix(head, clock)) >= 2
 
 
 def _by_prefix(head: bytes, clock: Clock) -> dict[int, tuple[int, str]]:
@@ -157,6 +167,7 @@ def rows(text: str) -> list[Row]:
         _arrows(lines),
         list(_names_and_values(lines)) if any(map(low.__contains__, _WHERE)) or _BRACKETED.search(low) else [],
         list(_processes(lines)) if "PID" in text else [],
+        list(_introductions(lines)),
     )
     return max(shapes, key=len)
 
@@ -220,6 +231,22 @@ def _names_and_values(lines: list[tuple[int, str]]) -> Iterator[Row]:
             near = min(pattern.finditer(line), key=lambda match: abs(match.start() - told.start()), default=None)
             if name != "rank" and near is not None:
                 found[name] = next(value for value in near.groups() if value)
+        if "host" in found or "pid" in found:
+            yield number, line, found
+
+
+def _introductions(lines: list[tuple[int, str]]) -> Iterator[Row]:
+    """Words and values one after the other, as scripts print them when they start."""
+    for number, line in lines:
+        match = _INTRODUCES.search(line[:_LINE]) if "ank " in line[:_LINE] else None
+        if match is None:
+            continue
+        found = {"rank": match["rank"]}
+        for word, value in _ITEM.findall(match["items"]):
+            name = _ITEM_OF.get(word.lower(), word.lower())
+            is_host = value[:1].isalpha() and re.search(r"[\d-]", value) is not None
+            if is_host if name == "host" else value.isdecimal():
+                found.setdefault(name, value.rstrip(".:"))
         if "host" in found or "pid" in found:
             yield number, line, found
 

@@ -36,15 +36,24 @@ _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface",
 _SPOILS = ("pcie-p2p",)
 """Copies between GPUs that go wrong stop a job, or spoil what it computes."""
 _KILLS = ("host-out-of-memory",)
+_SEEN_BY_PEERS = ("nvlink-fault",)
 _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 """Of these families, but a process whose GPU is gone does not end by it."""
 
 
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
-    return _observed(
-        case, _with_host_of_ranks(case, _with_ranks_of_host(case, _of_whom(case, _of_host(case, finding))))
-    )
+    for join in (_among_peers, _of_host, _of_whom, _with_ranks_of_host, _with_host_of_ranks, _observed):
+        finding = join(case, finding)
+    return finding
+
+
+def _among_peers(case: Case, finding: Finding) -> Finding:
+    """What both ends of a link report is the fault of one of them, or of what is between them."""
+    del case
+    if finding.cause not in _SEEN_BY_PEERS or finding.kind != "messages" or len(finding.subject.ranks) < 2:
+        return finding
+    return replace(finding, subject=replace(finding.subject, ranks=(), candidates=finding.subject.ranks))
 
 
 def _of_host(case: Case, finding: Finding) -> Finding:

@@ -71,7 +71,9 @@ def _finding(
         grade=Grade.PROVES,
         kind="stacks",
         subject=Subject(
-            ranks=odd, code=tuple(CodePlace(p.file, p.line, p.function, odd[0]) for p in places if p is not None)[:1]
+            ranks=odd,
+            candidates=() if odd else tuple(sorted(roots)),
+            code=tuple(CodePlace(p.file, p.line, p.function, odd[0]) for p in places if p is not None)[:1],
         ),
         message=f"Ranks name different roots in {wording.step(lineup, row)}: {words}.",
         evidence=(*(told[rank].ref for rank in shown[:4]), wording.proof(lineup, row)),

@@ -10,11 +10,12 @@ call it; from then on the ranks count their groups differently, and the next gro
 together.
 
 ## How it decides
-By the stacks of at least two ranks inside the creation of a group after collectives have finished, or of all members
-of a group in its first call, in which NCCL creates it. Who holds a group that others lack is named; so is who stands in
-the same function as such a rank. The tables of the flight recorder say which groups a rank holds. Where nobody holds
-more than others, and most ranks wait in `new_group` for a few that wait elsewhere, those few are named; with
-`use_local_synchronization` the members are counted that the call was given. Two sides of one size are both told.
+By the stacks of at least two ranks inside the creation of a group after collectives have finished, or of all members of
+a group in its first call, in which NCCL creates it. Who holds a group that others lack is named, or where that is most
+ranks, who lacks it; so is who stands in the same function as such a rank. The tables of the flight recorder say which
+groups a rank holds. Where nobody holds more than others, and most ranks wait in `new_group` for a few that wait
+elsewhere, those few are named; with `use_local_synchronization` the members are counted that the call was given. Two
+sides of one size are both told.
 
 ## Example
 Ranks 1 and 3 call `new_group([1, 3])` under `if rank in members:`; all four ranks then stand in
@@ -132,15 +133,22 @@ def _sides(case: Case, making: list[int], elsewhere: list[int]) -> Finding:
 def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
     at = case.activities[making[0]].place
     where = f" at {at}" if at is not None else ""
-    who = wording.ranks_text(ranks).capitalize() if ranks else "Some ranks"
-    verb = "has" if len(ranks) == 1 else "have"
+    lacking = tuple(rank for rank in range(case.world) if rank not in ranks) if 2 * len(ranks) > case.world else ()
+    verb = "has" if len(lacking or ranks) == 1 else "have"
+    who = wording.ranks_text(lacking or ranks).capitalize() if ranks else "Some ranks"
+    what = (
+        "not created a process group that the other ranks did"
+        if lacking
+        else ("created a process group that the other ranks did not")
+    )
+    ranks = lacking or ranks
     inside = "in new_group" if case.activities[making[0]].doing == "starting" else "in the first call of a group"
     places = [case.activities[rank].place for rank in (*ranks, *making) if rank in case.activities]
     code = tuple(dict.fromkeys(CodePlace(p.file, p.line, p.function) for p in places if p is not None))[:3]
     shown = [*ranks[:2], *[rank for rank in making if rank not in ranks][:2], *making[:1]]
     message = (
-        f"{who} {verb} created a process group that the other ranks did not; {wording.ranks_text(making)} now wait "
-        f"{inside}{where} and count their groups differently."
+        f"{who} {verb} {what}; {wording.ranks_text(making)} now wait {inside}{where} and count their groups "
+        "differently."
     )
     return _found(case, message, ranks, code, shown)
 

@@ -184,11 +184,16 @@ def _shape(
     if (
         acted is not None
         and sits is not None
-        and not acted_known
         and (
-            (not due_known and not passed)
-            or (_usual_elsewhere(programs, acted) and _side_by_side(lineup, acted, due))
-            or _by_another_path(lineup, sits, rank)
+            _at_one_place(lineup, acted, due)
+            or (
+                not acted_known
+                and (
+                    (not due_known and not passed)
+                    or (_usual_elsewhere(programs, acted) and _side_by_side(lineup, acted, due))
+                    or _by_another_path(lineup, sits, rank)
+                )
+            )
         )
     ):
         voters = _voters(lineup, programs, missed, sits, rank)
@@ -237,6 +242,12 @@ def _usual_elsewhere(programs: Programs, row: int) -> bool:
     same_kind = np.array([group.kind == kind for group in lineup.groups], np.bool_)
     alike = (lineup.call_signature[lineup.call] == sig) & lineup.done & (lineup.group >= 0)
     return bool(same_kind[lineup.group[alike]].any())
+
+
+def _at_one_place(lineup: Lineup, acted: int, due: int) -> bool:
+    """One line issues both, for two groups: a loop over groups, whose order is not the same on every rank."""
+    one, other = lineup.call_of(acted), lineup.call_of(due)
+    return bool(one.stack) and one.stack == other.stack and int(lineup.group[acted]) != int(lineup.group[due])
 
 
 def _side_by_side(lineup: Lineup, acted: int, due: int) -> bool:
