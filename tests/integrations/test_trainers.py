@@ -43,7 +43,7 @@ def torchrun(world: int, script: str, *arguments: object) -> list[str]:
 
 def shared(world: int, script: str, *arguments: object) -> list[str]:
     """For the quick trainer: its ranks share one import."""
-    preload = ("--preload", "torch._dynamo", "--preload", "accelerate")
+    preload = ("--preload", "torch._dynamo", "--preload", "accelerate", "--patience", "10")
     return forked(HERE / script, *arguments, world=world, options=preload)
 
 

@@ -12,7 +12,7 @@ import runpy
 import socket
 import sys
 
-from whichrank.lab.workloads.forking import fork_ranks
+from whichrank.lab.workloads import forking
 
 
 def main():
@@ -22,6 +22,7 @@ def main():
     parser.add_argument("--nodes", "--nnodes", type=int, default=1)
     parser.add_argument("--address", default="127.0.0.1", help="of the store: the first node's")
     parser.add_argument("--max-restarts", type=int, default=0)
+    parser.add_argument("--patience", type=float, default=forking.POLL_S, help="seconds for the others when one fails")
     parser.add_argument("--port", type=int, default=0, help="of the store; a free one by default")
     parser.add_argument("world", type=int, help="ranks on this node")
     parser.add_argument("script")
@@ -32,6 +33,7 @@ def main():
     for module in ("torch.distributed", *options.preload):
         importlib.import_module(module)
     gc.enable()
+    forking.POLL_S = options.patience
     local, sys.argv = options.world, [options.script, *options.arguments]
     os.environ.update(
         MASTER_ADDR=options.address, MASTER_PORT=str(options.port or free_port()),
@@ -40,7 +42,7 @@ def main():
     )  # fmt: skip
     for attempt in range(options.max_restarts + 1):
         os.environ["TORCHELASTIC_RESTART_COUNT"] = str(attempt)
-        code = fork_ranks(range(local), train, first=local * options.node)
+        code = forking.fork_ranks(range(local), train, first=local * options.node)
         if code == 0:
             break
     sys.exit(code)

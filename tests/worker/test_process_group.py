@@ -30,7 +30,7 @@ def job(what, world=2, each=None, **environ):
                          env={**common, "RANK": str(rank), **((each or {}).get(rank, {}))})
         for rank in range(world)
     ]  # fmt: skip
-    return [(p.wait(), out, err) for p in processes for out, err in [p.communicate(timeout=120)]]
+    return [(p.wait(), out, err) for p in processes for out, err in [p.communicate(timeout=300)]]
 
 
 @pytest.mark.bars
@@ -71,7 +71,7 @@ def test_recommended_settings_under_torchrun(tmp_path, purpose):
     environ = {name: v for name, v in os.environ.items() if not name.startswith(unwanted)}
     environ["OMP_NUM_THREADS"] = "1"  # torchrun warns when it has to choose
     done = subprocess.run(
-        ["bash", "-eu", "-c", script], capture_output=True, text=True, env=environ, timeout=120, check=False
+        ["bash", "-eu", "-c", script], capture_output=True, text=True, env=environ, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("done 2") == 2
@@ -92,7 +92,7 @@ def ended(tmp_path_factory):
         (folder / attempt).mkdir()
         done = subprocess.run(
             [sys.executable, str(RANK.with_name("forked_ranks.py")), str(folder / attempt)],
-            input=json.dumps(jobs), capture_output=True, text=True, env=watched.environment(), timeout=120, check=True,
+            input=json.dumps(jobs), capture_output=True, text=True, env=watched.environment(), timeout=300, check=True,
         )  # fmt: skip
         codes = json.loads(done.stdout)
         ends = {
