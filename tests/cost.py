@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _USUAL_S = 0.012
@@ -30,3 +30,15 @@ def at_most(usual_s: float) -> Iterator[None]:
     if took >= usual_s:
         relative = took / max(pace() for _ in range(3))
         assert relative < usual_s, f"{took:.2f} s of CPU, which are {relative:.2f} s on a usual machine"
+
+
+def linear(work: Callable[[int], object], size: int, times: int = 8) -> None:
+    """Fails where the work on so many times as much takes far more than so many times as long, as a square would."""
+    little, much = (min(_cpu(work, n) for _ in range(3)) for n in (size, times * size))
+    assert much < 3 * times * little, f"{little:.4f} s of CPU for {size}, {much:.4f} s for {times * size}"
+
+
+def _cpu(work: Callable[[int], object], size: int) -> float:
+    began = time.process_time()
+    work(size)
+    return time.process_time() - began

@@ -210,18 +210,19 @@ def test_the_pods_of_a_pytorchjob(tmp_path: Path) -> None:
 def test_a_pod_that_is_evicted(tmp_path: Path) -> None:
     """In a process namespace of its own, as the first process there, and ended from outside of it."""
     (container,) = pod_of_job()["containers"]
-    line = command(container, **{"/evidence": str(tmp_path / "out"), "--nproc-per-node=8": "--nproc-per-node=2",
-                                 "train.py": f"{watched.HERE / 'small_job.py'}\0{tmp_path}"})  # fmt: skip
+    forked = "\0".join(watched.forked(watched.HERE / "small_job.py", tmp_path, world=2))
+    line = command(container, **{"/evidence": str(tmp_path / "out"),
+                                 "torchrun\0--standalone\0--nproc-per-node=8\0train.py": forked})  # fmt: skip
     environ = settings(container, KUBERNETES_SERVICE_HOST="10.96.0.1")
     isolated = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *line]
     process = subprocess.Popen(isolated, env=environ, stdout=-1, stderr=-1, text=True)
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 200
         while not (tmp_path / "ready.1").exists() and time.monotonic() < deadline:
             time.sleep(0.2)
         (first,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
         os.kill(first, signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=150)
     finally:
         process.kill()
         process.wait()

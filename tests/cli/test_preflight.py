@@ -192,7 +192,7 @@ def test_a_driver_that_answers_only_in_part(whichrank, tmp_path):
     assert done.returncode == 1
     (finding,) = [f for f in json.loads(done.stdout)["findings"] if f["code"] == "PREH106"]
     assert "no answer within 5 s: the driver is stuck" in finding["message"]
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 120
 
 
 # -- cleaning up
@@ -208,7 +208,7 @@ def orphan():
         "    env={**os.environ, 'RANK': '3', 'WORLD_SIZE': '8'})\n"
         "print(child.pid, flush=True)\n"
     )
-    done = subprocess.run([sys.executable, "-c", launcher], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", launcher], capture_output=True, text=True, check=True, timeout=120)
     pid = int(done.stdout)
     yield pid
     subprocess.run(["kill", "-9", str(pid)], capture_output=True, check=False)
@@ -266,7 +266,7 @@ def test_a_segment_of_a_process_that_can_not_be_seen_is_kept(monkeypatch):
         while segment.name in stale(Path("/proc/self")) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert segment.name not in stale(Path("/proc/self"))
-        job.communicate(b"\n", timeout=20)
+        job.communicate(b"\n", timeout=100)
         assert segment.name in stale(Path("/proc/self"))
     finally:
         job.kill()

@@ -190,7 +190,7 @@ def test_a_header_of_gigabytes_is_not_held_in_memory(tmp_path):
         [sys.executable, "-c", script, path],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         env=command_environment(),
         check=True,
     )

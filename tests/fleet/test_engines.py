@@ -20,7 +20,7 @@ for line in sys.stdin:
     if request["do"] == "die":
         sys.exit("out of luck")
     if request["do"] == "sleep":
-        import time; time.sleep(60)
+        import time; time.sleep(600)
     print(json.dumps({"id": request["id"], "result": request["do"]}), flush=True)
 """
 
@@ -87,7 +87,7 @@ def test_who_dies_or_sleeps_is_left_and_the_others_go_on():
         everyone.ask_all({"do": "x"}, 20)
         began = time.monotonic()
         replies = everyone.ask({"a": {"do": "die"}, "b": {"do": "sleep"}, "c": {"do": "fine"}}, 2.0)
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 100
         assert replies["a"].why == "out of luck"
         assert "no answer within" in replies["b"].why
         assert replies["c"].result == "fine"
@@ -100,8 +100,8 @@ def test_nobody_waits_long_for_one_that_never_answers():
     with host_helpers(engine("a", "b", "c"), [sys.executable, "-c", ECHO]) as everyone:
         everyone.ask_all({"do": "x"}, 20)
         began = time.monotonic()
-        replies = everyone.ask({"a": {"do": "x"}, "b": {"do": "x"}, "c": {"do": "sleep"}}, 50.0, 0.5)
-        assert time.monotonic() - began < 30
+        replies = everyone.ask({"a": {"do": "x"}, "b": {"do": "x"}, "c": {"do": "sleep"}}, 300.0, 0.5)
+        assert time.monotonic() - began < 100
         assert "no answer within" in replies["c"].why
         assert everyone.hosts == ["a", "b"]
 

@@ -134,7 +134,7 @@ def test_children_end_with_the_parent(sent):
     )
     children = [int(parent.stdout.readline()) for _ in range(3)]
     parent.send_signal(sent)
-    assert parent.wait(timeout=20) == (130 if sent == signal.SIGINT else -signal.SIGKILL)
+    assert parent.wait(timeout=120) == (130 if sent == signal.SIGINT else -signal.SIGKILL)
     end = time.monotonic() + 40
     while any(map(alive, children)) and time.monotonic() < end:
         time.sleep(0.05)

@@ -106,7 +106,7 @@ def test_the_real_program_knows_these_options():
     """Without an adapter it gets no further than looking for one; an option that it doesn't know ends it earlier."""
     done = subprocess.run(
         [*perftest.words({"device": "no_such_0", "gid": 3}, 18600), "127.0.0.1"], capture_output=True, text=True,
-        timeout=30, check=False,
+        timeout=120, check=False,
     )  # fmt: skip
     assert "device" in done.stdout + done.stderr
     assert "invalid option" not in done.stderr.lower()

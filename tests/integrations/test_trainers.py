@@ -41,9 +41,18 @@ def torchrun(world: int, script: str, *arguments: object) -> list[str]:
     return [sys.executable, *launcher, str(HERE / script), *map(str, arguments)]
 
 
+def shared(world: int, script: str, *arguments: object) -> list[str]:
+    """For the quick trainer: its ranks share one import."""
+    preload = ("--preload", "torch._dynamo", "--preload", "accelerate", "--patience", "10")
+    return forked(HERE / script, *arguments, world=world, options=preload)
+
+
 def job(trainer: str, mode: str, out: Path) -> Done:
     script = f"{trainer}_job.py"
-    command = [sys.executable, str(HERE / script), mode] if trainer == "ray" else torchrun(2, script, mode)
+    if trainer == "ray":
+        command = [sys.executable, str(HERE / script), mode]
+    else:
+        command = shared(2, script, mode) if trainer == "accelerate" else torchrun(2, script, mode)
     return run(command, out, limit_s=LIMIT_S)
 
 
@@ -97,11 +106,7 @@ def test_the_error_of_a_hang_carries_the_verdict(trainer: str, tmp_path: Path) -
 def test_the_guard_of_a_trainer_names_the_replica(trainer: str, mode: str, tmp_path: Path) -> None:
     records = tmp_path / "guard"
     asked = ("guarded_job.py", trainer, mode, records)
-    if trainer == "accelerate":  # the quick one: its ranks share one import
-        preload = ("--preload", "torch._dynamo", "--preload", "accelerate")
-        command = forked(HERE / asked[0], *asked[1:], world=3, options=preload)
-    else:
-        command = torchrun(3, *asked)
+    command = (shared if trainer == "accelerate" else torchrun)(3, *asked)
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     judged = subprocess.run(

@@ -16,13 +16,18 @@ from pathlib import Path
 from tests.run import watched
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue")
+# On a busy machine its own limits of 2 to 10 s pass between two messages. A job that is queued again waits until its
+# credentials have expired.
 CONFIGURATION = """\
 ClusterName=lab
 SlurmctldHost=localhost
 SlurmctldPort={ports[0]}
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket={home}/run/munge.sock,cred_expire=5
+AuthInfo=socket={home}/run/munge.sock,cred_expire=30
+MessageTimeout=100
+TCPTimeout=60
+BatchStartTimeout=200
 CredType=cred/munge
 SlurmctldPidFile={home}/run/slurmctld.pid
 SlurmdPidFile={home}/run/slurmd.%n.pid
@@ -39,7 +44,7 @@ SelectTypeParameters=CR_CPU
 MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
-SlurmdTimeout=60
+SlurmdTimeout=0
 KillWait=30
 JobRequeue=1
 NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 State=UNKNOWN
@@ -70,7 +75,7 @@ class Cluster:
         kept = {name: value for name, value in watched.environment().items() if not name.startswith("SLURM")}
         return {**kept, "SLURM_CONF": str(self.home / "slurm.conf")}
 
-    def call(self, *command: object, limit_s: float = 20, folder: Path | None = None) -> str:
+    def call(self, *command: object, limit_s: float = 120, folder: Path | None = None) -> str:
         done = subprocess.run(
             list(map(str, command)), capture_output=True, text=True, timeout=limit_s, env=self.environment, check=False,
             cwd=folder,
@@ -90,7 +95,7 @@ class Cluster:
         words = self.call("scontrol", "show", "job", job, "--oneliner").split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def wait(self, job: int, limit_s: float = 90) -> dict[str, str]:
+    def wait(self, job: int, limit_s: float = 200) -> dict[str, str]:
         """Until the job is over for good."""
         deadline = time.monotonic() + limit_s
         while (shown := self.shown(job))["JobState"] in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"):
@@ -128,7 +133,7 @@ def _daemons(home: Path, more: str) -> Iterator[Cluster]:
         cluster.call("slurmctld", "-c", "-f", home / "slurm.conf")
         for node in ("n1", "n2"):
             cluster.call("slurmd", "-N", node, "-f", home / "slurm.conf")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while cluster.call("sinfo", "--noheader", "--format=%T").split() != ["idle"]:
             assert time.monotonic() < deadline, cluster.call("sinfo")
             time.sleep(0.2)

@@ -1,6 +1,6 @@
 """A launcher that imports torch once: python fork_launcher.py WORLD SCRIPT [ARGUMENT …].
 
-It gives the ranks the variables that torchrun gives them, and when one fails it ends the others.
+It gives the ranks the variables that torchrun gives them, and when one fails it ends the others, and may start anew.
 Optimizers import torch._dynamo, which takes as long as torch: jobs of tests that are not about them have none.
 """
 
@@ -12,15 +12,17 @@ import runpy
 import socket
 import sys
 
-from whichrank.lab.workloads.forking import fork_ranks
+from whichrank.lab.workloads import forking
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--preload", action="append", default=[], help="a module to import before the fork")
     parser.add_argument("--node", type=int, default=0)
-    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--nodes", "--nnodes", type=int, default=1)
     parser.add_argument("--address", default="127.0.0.1", help="of the store: the first node's")
+    parser.add_argument("--max-restarts", type=int, default=0)
+    parser.add_argument("--patience", type=float, default=forking.POLL_S, help="seconds for the others when one fails")
     parser.add_argument("--port", type=int, default=0, help="of the store; a free one by default")
     parser.add_argument("world", type=int, help="ranks on this node")
     parser.add_argument("script")
@@ -31,13 +33,19 @@ def main():
     for module in ("torch.distributed", *options.preload):
         importlib.import_module(module)
     gc.enable()
+    forking.POLL_S = options.patience
     local, sys.argv = options.world, [options.script, *options.arguments]
     os.environ.update(
         MASTER_ADDR=options.address, MASTER_PORT=str(options.port or free_port()),
         WORLD_SIZE=str(local * options.nodes), LOCAL_WORLD_SIZE=str(local),
         GROUP_RANK=str(options.node), GROUP_WORLD_SIZE=str(options.nodes),
     )  # fmt: skip
-    sys.exit(fork_ranks(range(local), train, first=local * options.node))
+    for attempt in range(options.max_restarts + 1):
+        os.environ["TORCHELASTIC_RESTART_COUNT"] = str(attempt)
+        code = forking.fork_ranks(range(local), train, first=local * options.node)
+        if code == 0:
+            break
+    sys.exit(code)
 
 
 def free_port():

@@ -105,9 +105,12 @@ class TwoHosts:
         return ("--leader", f"{self.network.hosts[0].address}:{PORT}", "--token-file", self.folder / "token")
 
     def start_on(self, host: Host, what: str, *options: object, policy: str = "report") -> Watch:
+        launcher = self.fork_launcher(host, what) if self.forked else self.torchrun(what)
+        return self.watch_on(host, launcher, *options, policy=policy)
+
+    def watch_on(self, host: Host, launcher: list[str], *options: object, policy: str = "report") -> Watch:
         options = options or self.by_address
         out, log = self.folder / host.name, self.folder / f"{host.name}.log"
-        launcher = self.fork_launcher(host, what) if self.forked else self.torchrun(what)
         command = watched.whichrank("run", "--out", out, "--no-history", "--policy", policy, *options, "--", *launcher)
         with log.open("wb") as stream:
             process = subprocess.Popen(

@@ -94,7 +94,7 @@ def test_anything_can_be_read(data, kind):
     ids=["doubled", "appended", "array of itself", "arrays of each other", "nested"],
 )
 def test_scripts_that_grow_without_end_are_bounded(script):
-    with cost.at_most(5):
+    with cost.at_most(15):
         read = launch.read(script.encode(), "launch.sh")
     assert all(len(assignment.value or "") <= words.LONGEST for assignment in read.assignments)
 

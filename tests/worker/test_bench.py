@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
 from tests import needs
-from tests.conftest import command_environment
-from tests.run.watched import free_port
+from tests.run import watched
 
 needs.package("torch")
 
 # A timer of its own around the very same calls: where batches begin is all that it learns from the benchmark.
 BOTH = """
-import json, statistics, time, torch, torch.distributed as dist
+import json, statistics, sys, time, torch, torch.distributed as dist
 from whichrank.facts.bandwidth import bandwidths
 from whichrank.worker import bench, collectives
 dist.init_process_group("gloo"); torch.set_num_threads(1)
@@ -47,30 +45,19 @@ def broken(x, *a, **k):
 dist.all_reduce = broken
 bad = collectives.prepare("all_reduce", 4096, torch.float32, device).right()
 dist.all_reduce = real_all_reduce
-print(json.dumps({"ratios": ratios, "good": good, "bad": bad}))
+sys.stdout.write(json.dumps({"rank": dist.get_rank(), "ratios": ratios, "good": good, "bad": bad}) + "\\n")
 dist.destroy_process_group()
 """
 
 
-def rank_environment(rank, port):
-    own = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return {**command_environment(), **own}
-
-
 @pytest.fixture(scope="module")
-def told():
+def told(tmp_path_factory):
     """What both ranks of one job say."""
-    port = str(free_port())
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", BOTH], stdout=subprocess.PIPE, text=True,
-            env=rank_environment(r, port),
-        )
-        for r in range(2)
-    ]  # fmt: skip
-    said = [rank.communicate(timeout=150)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0]
-    return [json.loads(words) for words in said]
+    script = tmp_path_factory.mktemp("bench") / "both.py"
+    script.write_text(BOTH)
+    command = watched.forked(script, world=2)
+    done = subprocess.run(command, stdout=-1, text=True, env=watched.environment(), timeout=300, check=True)
+    return sorted(map(json.loads, done.stdout.splitlines()), key=lambda said: said["rank"])
 
 
 def test_a_separate_timer_agrees_within_5_percent(told):

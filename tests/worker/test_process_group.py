@@ -30,7 +30,7 @@ def job(what, world=2, each=None, **environ):
                          env={**common, "RANK": str(rank), **((each or {}).get(rank, {}))})
         for rank in range(world)
     ]  # fmt: skip
-    return [(p.wait(), out, err) for p in processes for out, err in [p.communicate(timeout=120)]]
+    return [(p.wait(), out, err) for p in processes for out, err in [p.communicate(timeout=300)]]
 
 
 @pytest.mark.bars
@@ -42,20 +42,18 @@ def test_groups_come_up_and_go_down():
 
 
 def test_recommended_settings_record_and_nobody_warns(tmp_path):
-    ended = job("record", OUT=str(tmp_path))
-    for code, _out, err in ended:
-        assert code == 0, err
-        for word in ("deprecated", "Invalid", "nknown", "ignored", "Warning"):
-            assert word not in err, err
+    ((code, _out, err),) = job("record", world=1, OUT=str(tmp_path))
+    assert code == 0, err
+    for word in ("deprecated", "Invalid", "nknown", "ignored", "Warning"):
+        assert word not in err, err
     from whichrank.evidence.readers import flight_recorder
     from whichrank.model.contracts import Item
 
-    for rank in range(2):
-        path = tmp_path / f"dump_{rank}"
-        dump = flight_recorder.read(Item(path, path.name, path.stat().st_size, 0)).records[0]
-        assert len(dump) >= 4, "the recorder really records"
-        timeouts = {dump.calls[call].timeout_ms for call in dump.call}
-        assert timeouts == {7000, 60000}, "each group has its own timeout"
+    path = tmp_path / "dump_0"
+    dump = flight_recorder.read(Item(path, path.name, path.stat().st_size, 0)).records[0]
+    assert len(dump) >= 4, "the recorder really records"
+    timeouts = {dump.calls[call].timeout_ms for call in dump.call}
+    assert timeouts == {7000, 60000}, "each group has its own timeout"
 
 
 OTHERS = [pytest.param(purpose, marks=pytest.mark.bars) for purpose in ("production", "bench")]
@@ -73,7 +71,7 @@ def test_recommended_settings_under_torchrun(tmp_path, purpose):
     environ = {name: v for name, v in os.environ.items() if not name.startswith(unwanted)}
     environ["OMP_NUM_THREADS"] = "1"  # torchrun warns when it has to choose
     done = subprocess.run(
-        ["bash", "-eu", "-c", script], capture_output=True, text=True, env=environ, timeout=120, check=False
+        ["bash", "-eu", "-c", script], capture_output=True, text=True, env=environ, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("done 2") == 2
@@ -94,7 +92,7 @@ def ended(tmp_path_factory):
         (folder / attempt).mkdir()
         done = subprocess.run(
             [sys.executable, str(RANK.with_name("forked_ranks.py")), str(folder / attempt)],
-            input=json.dumps(jobs), capture_output=True, text=True, env=watched.environment(), timeout=120, check=True,
+            input=json.dumps(jobs), capture_output=True, text=True, env=watched.environment(), timeout=300, check=True,
         )  # fmt: skip
         codes = json.loads(done.stdout)
         ends = {

@@ -11,7 +11,7 @@ import binascii
 import struct
 from typing import NamedTuple
 
-MAGIC = b"WHRKLW03"
+MAGIC = b"WHRKLW04"
 SLOT = 1024
 SIZE = 2 * SLOT
 SUFFIX = ".words"
@@ -34,7 +34,7 @@ BELOW = 16
 
 _TEXTS = 6
 """At the end: operation, place in the code, error, long work, activity, busy place."""
-_FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIiQQQQQ64s320s320s24s24s100s")
+_FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIiQQQQQI64s320s320s24s24s100s")
 
 
 class Words(NamedTuple):
@@ -76,6 +76,8 @@ class Words(NamedTuple):
     """How often the main thread was looked at."""
     waits: int = 0
     """How often it waited for other ranks then."""
+    thread: int = 0
+    """The thread that writes this, as the kernel numbers it: what it does is not work of the job; 0 for none."""
     operation: str = ""
     place: str = ""
     """The innermost line of the training code, as `file:line function`."""
@@ -132,6 +134,7 @@ def pack(words: Words) -> bytes:
         words.stuck_ns,
         words.looks,
         words.waits,
+        words.thread & 0xFFFFFFFF,
         *[str(text).encode("utf-8", "replace") for text in words[-_TEXTS:]],
     ).ljust(SLOT - 4, b"\0")
     return body + struct.pack("<I", binascii.crc32(body))
@@ -146,7 +149,7 @@ def unpack(slot: bytes) -> Words | None:
     phase = n[9] if n[9] < len(PHASES) else STARTED
     return Words(
         n[2], n[1], n[3], n[5], n[6], n[7], n[8], n[4], phase, n[10], n[12], n[13], n[14], n[15], n[16], n[11],
-        n[19], n[18], n[20], n[21], n[22], n[17], n[23], n[24], *texts,
+        n[19], n[18], n[20], n[21], n[22], n[17], n[23], n[24], n[25], *texts,
     )  # fmt: skip
 
 

@@ -100,6 +100,7 @@ class Watch:
             from whichrank.worker.main_thread import MainThread
             from whichrank.worker.standing import Standing
 
+            self.recorder.note(thread=threading.get_native_id())
             surroundings.settle(self.folder, self.name)
             main, standing = MainThread(), Standing()
             while not self.stopped:

@@ -157,7 +157,7 @@ def test_a_driver_that_is_wedged(smi, monkeypatch):
     data, why = gpus.table()
     assert not data
     assert "no answer" in why
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 30
 
 
 def test_the_values_of_a_rank_in_the_history(smi):

@@ -52,7 +52,7 @@ def test_somebody_who_does_not_speak_it(kind):
         answer = ras.ask(address)
     assert not answer.data
     assert answer.why
-    assert time.monotonic() - began < ras.LIMIT_S + 1
+    assert time.monotonic() - began < 5 * ras.LIMIT_S
 
 
 @pytest.mark.parametrize("address", ["", "host", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:x"])

@@ -87,7 +87,7 @@ def test_a_program_that_hangs_is_left(tmp_path):
     said, why = tools.ask(["sleep", "60"], 0.3)
     assert not said
     assert tools.NO_ANSWER in why
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_a_program_that_fails_says_why(tmp_path):

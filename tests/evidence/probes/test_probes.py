@@ -53,7 +53,7 @@ def test_every_probe_keeps_the_contract(name):
 def test_a_child_that_hangs_costs_its_limit_and_no_more():
     began = time.monotonic()
     answers = _child.bounded({"stuck": (lambda: time.sleep(60), 0.5), "quick": (lambda: 1, 5.0)})
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert answers["stuck"].timed_out
     assert "timed out after" in answers["stuck"].why
     assert answers["quick"].value == 1
@@ -209,7 +209,7 @@ def test_the_port_of_the_launcher_that_started_the_check_is_not_taken():
     with subprocess.Popen([sys.executable, "-c", listen], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         port = int(other.stdout.readline())
         told = PROBES["processes"].measure(Place(launch=Launch(port=port)))
-        other.communicate(b"\n", timeout=20)
+        other.communicate(b"\n", timeout=100)
     assert told["port_taken"]
     assert [one["pid"] for one in told["listeners"]] == [other.pid]
 

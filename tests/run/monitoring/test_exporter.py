@@ -35,7 +35,7 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
 def get(url: str, token: str | None = None) -> tuple[int, str]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -43,7 +43,7 @@ def get(url: str, token: str | None = None) -> tuple[int, str]:
 
 
 def raw(port: int, data: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(data)
         heard = b""
         while piece := connection.recv(65536):
@@ -91,17 +91,17 @@ def test_only_with_the_token() -> None:
 
 
 def test_slow_clients_are_dropped_and_hold_up_nobody(exporter: Exporter) -> None:
-    crowd = [socket.create_connection(("127.0.0.1", exporter.port), timeout=5) for _ in range(MOST_CLIENTS + 8)]
+    crowd = [socket.create_connection(("127.0.0.1", exporter.port), timeout=60) for _ in range(MOST_CLIENTS + 8)]
     try:
         for connection in crowd:
             connection.send(b"GET /metr")
         began = time.monotonic()
         assert get(exporter.url)[0] == 200
-        assert time.monotonic() - began < 10  # one after the other they would take a minute
+        assert time.monotonic() - began < 40  # one after the other they would take minutes
         for connection in crowd:
             with contextlib.suppress(ConnectionError):
                 assert connection.recv(100) == b""
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 80
     finally:
         for connection in crowd:
             connection.close()
@@ -109,7 +109,7 @@ def test_slow_clients_are_dropped_and_hold_up_nobody(exporter: Exporter) -> None
 
 def test_a_client_that_never_reads(exporter: Exporter) -> None:
     exporter.page = lambda: "x" * (64 << 20)
-    with socket.create_connection(("127.0.0.1", exporter.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", exporter.port), timeout=60) as connection:
         connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         time.sleep(0.3)
         exporter.page = lambda: "whichrank_up 1\n"

@@ -71,7 +71,7 @@ def limit(lab: Cluster, folder: Path) -> Ended:
     """All is well until the time is over; Slurm looks at the limits twice a minute."""
     launch = f"{TORCHRUN} --standalone --nproc-per-node=2 {watched.HERE / 'small_job.py'} {folder}"
     job = lab.submit(folder, f"{HEAD}exec {WATCHED} -- {launch}\n", "--ntasks=1", "--cpus-per-task=2")
-    await_file(folder / "ready.1")
+    until("it runs", (folder / "ready.1").exists)
     lab.call("scontrol", "update", f"JobId={job}", "EndTime=now+3")
     return Ended(job, folder, lab.wait(job, 240))
 
@@ -83,12 +83,10 @@ def again(lab: Cluster, folder: Path) -> Ended:
     asked = f"--requeue --checkpoints {folder / 'checkpoints'} --resume-env RESUME_FROM"
     script = f"{HEAD}exec {WATCHED} {asked} -- {launch} {folder} once-hang\n"
     job = lab.submit(folder, script, "--requeue", "--signal=B:USR1@60", "--ntasks=1", "--cpus-per-task=2")
-    await_file(folder / "struck")
+    until("it hangs", (folder / "struck").exists)
     lab.call("scancel", "--batch", "--signal=USR1", job)
     plain = lab.submit(folder / "undisturbed", f"{HEAD}exec {launch} {folder / 'undisturbed'} none\n")
-    deadline = time.monotonic() + 60
-    while lab.shown(job)["Restarts"] == "0" and time.monotonic() < deadline:
-        time.sleep(0.5)
+    until("it is queued again", lambda: lab.shown(job)["Restarts"] != "0")
     shown = lab.wait(job, 150)
     lab.wait(plain)
     return Ended(job, folder, shown, (folder / "undisturbed/log").read_text())
@@ -110,18 +108,16 @@ def tasks(lab: Cluster, folder: Path) -> Ended:
     )
     script = f"{HEAD}srun --cpus-per-task=1 {WATCHED} --policy end -- {sys.executable} {folder / 'train.py'}\n"
     ended = Ended(lab.submit(folder, script, "--nodes=1", "--ntasks=2", "--cpus-per-task=1"), folder, {})
-    deadline = time.monotonic() + 90
-    while 1 not in ended.early and time.monotonic() < deadline:
-        time.sleep(0.2)
+    until("a watcher knows the task", lambda: 1 in ended.early)
     seen.touch()
     ended.shown = lab.wait(ended.job, 240)
     return ended
 
 
-def await_file(path: Path, limit_s: float = 180) -> None:
+def until(what: str, there: Callable[[], bool], limit_s: float = 240) -> None:
     deadline = time.monotonic() + limit_s
-    while not path.exists():
-        assert time.monotonic() < deadline, f"no {path.name} within {limit_s} s"
+    while not there():
+        assert time.monotonic() < deadline, what
         time.sleep(0.2)
 
 

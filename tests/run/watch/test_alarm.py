@@ -229,13 +229,17 @@ def stuck(number: int, count: int, since: float, now: float):
     return replace(rank(number, count, waiting=True), stuck_s=now - since, **halted)
 
 
-def test_one_group_hangs_while_another_goes_on():
+@pytest.mark.parametrize("seen_waiting", [False, True])
+def test_one_group_hangs_while_another_goes_on(seen_waiting):
+    """Now and then the heartbeat of the culprit is met while it waits for the others: its main thread does not."""
     alarm = Alarm()
     steady(alarm)
 
     def looks(now):
         beats = 300 + int(now)  # a heartbeat, from a thread
         culprit = replace(away(0, beats), still_s=now - 20, stale_s=0.8, resting=True)  # each beat begins a silence
+        if seen_waiting and int(2 * now) % 7 == 0:
+            culprit = replace(culprit, waiting=True, stuck_s=0.4)
         return [culprit, *(stuck(r, beats, 20, now) for r in range(1, 4))]
 
     levels = play(alarm, 20, 60, looks)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
 from whichrank.run.watch.job_processes import JobProcesses, Member
@@ -69,3 +72,40 @@ def test_ranks_of_one_launcher_are_all_ranks():
     launcher = Words(pid=9, parent=1, rank=-1, phase=layout.IMPORTED, started_ns=1)
     ranks = [Words(pid=100 + r, parent=9, rank=r, world=2, phase=layout.JOINED, started_ns=2 + r) for r in range(2)]
     assert [member.rank for member in job_processes(launcher, *ranks).ranks()] == [0, 1]
+
+
+WORKS = """
+import threading, time
+def work():
+    begin.wait()
+    while time.thread_time() < 0.5:
+        pass
+    with open("/dev/null", "wb") as stream:
+        stream.write(bytes(1 << 20))
+    print("done", flush=True)
+    time.sleep(600)
+begin = threading.Event()
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+print(thread.native_id, flush=True)
+input()
+begin.set()
+input()
+"""
+
+
+def test_what_our_thread_does_is_no_work_of_the_rank() -> None:
+    child = subprocess.Popen([sys.executable, "-S", "-c", WORKS], stdin=-1, stdout=-1, text=True)
+    try:
+        watched = [Member(Words(pid=child.pid, thread=own), "") for own in (0, int(child.stdout.readline()))]
+        for member in watched:
+            member.measure(processes.everybody(), 0.0)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "done\n"
+        for member in watched:
+            member.measure(processes.everybody(), 2.0)
+    finally:
+        child.kill()
+        child.communicate()
+    assert [(member.busy, member.transfers) for member in watched] == [(True, True), (False, False)]

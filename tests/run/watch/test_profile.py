@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.run import watched
 from whichrank.flows.trace.analyse import trace
 
 pytestmark = pytest.mark.slow
@@ -19,20 +20,28 @@ HERE = Path(__file__).parents[2]
 JOB = HERE / "jobs" / "steps.py"
 
 
-def torchrun(world, *script):
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={world}", *script]
+def torchrun(world):
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={world}", str(JOB)]
 
 
-def profile(out, world, *options, job=None, **variables):
-    command = [sys.executable, "-m", "whichrank", "profile", "--out", str(out), *options, "--"]
-    command += job or torchrun(world, str(JOB))
+def forked(world):
+    return watched.forked(JOB, world=world, options=("--preload", "torch._dynamo"))
+
+
+def profile(out, job, *options, **variables):
+    command = [sys.executable, "-m", "whichrank", "profile", "--out", str(out), *options, "--", *job]
     env = {**os.environ, "PYTHONPATH": str(HERE.parent / "src"), "OMP_NUM_THREADS": "1", **variables}
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
 
 
-def test_chosen_ranks_of_a_real_job(tmp_path):
-    options = ("--skip", "5", "--steps", "4", "--ranks", "0-1")
-    done = profile(tmp_path / "out", 3, *options, KIND="host", SLOW="1", STEPS="13")
+# A launcher that forks has no rank when it starts: which ranks are asked for can't be told apart there.
+CHOSEN = pytest.param(torchrun, 3, ("--ranks", "0-1"), marks=pytest.mark.bars)
+
+
+@pytest.mark.parametrize(("launcher", "world", "ranks"), [(forked, 2, ()), CHOSEN])
+def test_ranks_of_a_real_job(tmp_path, launcher, world, ranks):
+    options = ("--skip", "5", "--steps", "4", *ranks)
+    done = profile(tmp_path / "out", launcher(world), *options, KIND="host", SLOW="1", STEPS="13")
     assert done.returncode == 0, done.stderr[-2000:]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["rank-0.json.gz", "rank-1.json.gz", "trace.html"]
     report = trace([tmp_path / "out"])
@@ -59,11 +68,12 @@ def test_shapes_are_recorded_on_request_and_where_no_step_before_tells_sizes(tmp
     assert {share.bytes for share in trace([tmp_path / "out"]).collectives} == {33280}
 
 
-def test_a_watched_job_is_profiled_on_request(tmp_path):
+@pytest.mark.parametrize("launcher", [forked, pytest.param(torchrun, marks=pytest.mark.bars)])
+def test_a_watched_job_is_profiled_on_request(tmp_path, launcher):
     command = [sys.executable, "-m", "whichrank", "run", "--profile", "--out", str(tmp_path / "out"), "--"]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent / "src"), "OMP_NUM_THREADS": "1", "STEPS": "18"}
     done = subprocess.run(
-        [*command, *torchrun(2, str(JOB))], env=environment, capture_output=True, text=True, timeout=240, check=False
+        [*command, *launcher(2)], env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
     report = trace([tmp_path / "out" / "profile"])
@@ -78,8 +88,20 @@ def test_a_watched_job_is_profiled_on_request(tmp_path):
     assert (tmp_path / "out" / "run.json").exists()
 
 
+@pytest.mark.parametrize("rank", range(3))
+def test_chosen_ranks(tmp_path, rank):
+    wishes = json.dumps(
+        {"folder": str(tmp_path), "ranks": [0, 1], "skip": 1, "steps": 1, "seconds": 9, "most_bytes": 9,
+         "shapes": False, "stacks": False, "nvtx": False}
+    )  # fmt: skip
+    code = "from whichrank.worker import profiler; profiler.begin(); print(profiler._profile is not None)"
+    known = {**os.environ, "PYTHONPATH": str(HERE.parent / "src"), "RANK": str(rank), "WHICHRANK_PROFILE": wishes}
+    done = subprocess.run([sys.executable, "-c", code], env=known, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{rank < 2}\n"
+
+
 def test_the_jobs_exit_code_is_its_own(tmp_path):
-    done = profile(tmp_path / "out", 1, "--skip", "100", job=[sys.executable, "-c", "import sys; sys.exit(7)"])
+    done = profile(tmp_path / "out", [sys.executable, "-c", "import sys; sys.exit(7)"], "--skip", "100")
     assert done.returncode == 7
     assert "nothing was recorded" in done.stderr
 
@@ -95,7 +117,7 @@ def test_a_profile_that_fails_never_disturbs_the_job(tmp_path):
         "    import time; time.sleep(0.02); p.grad = torch.ones(3); o.step()\n"
         "print('trained', p.sum().item())\n"
     )
-    done = profile(tmp_path / "out", 1, "--skip", "1", job=[sys.executable, str(script)])
+    done = profile(tmp_path / "out", [sys.executable, str(script)], "--skip", "1")
     assert done.returncode == 0
     assert "trained -60.0" in done.stdout
     assert "no profiler today" in done.stderr
@@ -110,7 +132,7 @@ def test_a_hundred_milliseconds_on_one_of_eight_ranks(tmp_path, kind, turn):
     out, times = tmp_path / "out", tmp_path / "times.json"
     job = {"KIND": kind, "SLOW": str(slow), "TIMES": str(times), "PAUSE_S": "0.004"}
     options = ("--skip", str(2 * block), "--steps", "6", "--no-report")
-    done = profile(out, 8, *options, **job, BLOCK=str(block), STEPS=str(block * blocks))
+    done = profile(out, torchrun(8), *options, **job, BLOCK=str(block), STEPS=str(block * blocks))
     assert done.returncode == 0, done.stderr[-2000:]
     took = json.loads(times.read_text())
     each = [statistics.mean(took[n * block + 1 : (n + 1) * block]) for n in range(blocks)]
@@ -161,42 +183,39 @@ def test_profiles_go_into_no_folder_of_another(tmp_path, monkeypatch):
         profile.run(["true"], tmp_path / "out", profile.Wishes(), print)
 
 
-STEPS = """
+NVTX = """
+import os, time, torch, torch.cuda.profiler, torch.autograd.profiler
+rank = os.environ["RANK"]
+def say(words):
+    os.write(1, f"{rank} {words}\\n".encode())
+class Ranges:
+    def __init__(self, record_shapes): pass
+    def __enter__(self): say("ranges on")
+    def __exit__(self, *_): say("ranges off")
+torch.autograd.profiler.emit_nvtx = Ranges
+torch.cuda.is_available = lambda: rank == "1"
+torch.cuda.profiler.start = lambda: say("capture on")
+torch.cuda.profiler.stop = lambda: say("capture off")
 p = torch.nn.Parameter(torch.zeros(3)); o = torch.optim.SGD([p], lr=1)
 for number in range(12):
-    p.grad = torch.ones(3); o.step(); time.sleep(0.02); print('step', number, flush=True)
+    p.grad = torch.ones(3); o.step(); time.sleep(0.02); say(f"step {number}")
 """
 
 
-def test_nvtx_ranges_need_a_device(tmp_path):
+def test_nvtx_ranges_are_there_for_the_chosen_steps_alone_and_need_a_device(tmp_path):
+    """Stand-ins for the device, which rank 1 alone has: torch's context of ranges, and the marks that Nsight Systems
+    starts and stops by."""
     script = tmp_path / "train.py"
-    script.write_text("import time, torch\ntorch.cuda.is_available = lambda: False\n" + STEPS)
-    done = profile(tmp_path / "out", 1, "--nvtx", "--skip", "2", job=[sys.executable, str(script)])
+    script.write_text(NVTX)
+    job = watched.forked(script, world=2, options=("--preload", "torch._dynamo"))
+    done = profile(tmp_path / "out", job, "--nvtx", "--skip", "3", "--steps", "4")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "step 11" in done.stdout
+    without, lines = ([line[2:] for line in done.stdout.splitlines() if line.startswith(rank)] for rank in ("0 ", "1 "))
+    assert without == [f"step {number}" for number in range(12)]
     assert "NVTX ranges need a CUDA device" in done.stderr
-
-
-def test_nvtx_ranges_are_there_for_the_chosen_steps_alone(tmp_path):
-    """Stand-ins for the device: torch's context of ranges and the marks that Nsight Systems starts and stops by."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import time, torch, torch.cuda.profiler, torch.autograd.profiler\n"
-        "class Ranges:\n"
-        "    def __init__(self, record_shapes): pass\n"
-        "    def __enter__(self): print('ranges on', flush=True)\n"
-        "    def __exit__(self, *_): print('ranges off', flush=True)\n"
-        "torch.autograd.profiler.emit_nvtx = Ranges\n"
-        "torch.cuda.is_available = lambda: True\n"
-        "torch.cuda.profiler.start = lambda: print('capture on', flush=True)\n"
-        "torch.cuda.profiler.stop = lambda: print('capture off', flush=True)\n" + STEPS
-    )
-    done = profile(tmp_path / "out", 1, "--nvtx", "--skip", "3", "--steps", "4", job=[sys.executable, str(script)])
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = done.stdout.splitlines()
     on, off = lines.index("ranges on"), lines.index("ranges off")
     assert lines.index("capture on") == on - 1
     assert lines.index("capture off") == off + 1
     assert sum(line.startswith("step") for line in lines[on:off]) == 4
     assert "NVTX ranges were put around operators and collectives of 1 rank" in done.stderr
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["rank-0.nvtx"]
+    assert [p.name for p in (tmp_path / "out").glob("*.nvtx")] == ["rank-1.nvtx"]

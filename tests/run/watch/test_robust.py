@@ -365,21 +365,33 @@ def test_under_accelerate(tmp_path: Path) -> None:
     assert json.loads((job.out / "run.json").read_text())["ranks_seen"] == [0, 1]
 
 
-def test_an_attempt_that_failed_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", ["forked", pytest.param("torchrun", marks=pytest.mark.bars)])
+def test_an_attempt_that_failed_is_kept(tmp_path: Path, launcher: str) -> None:
     script = tmp_path / "second_time_lucky.py"
     # The agent keeps its store for all attempts, and Gloo would find the addresses of the first one in it.
     script.write_text(
-        "import os, torch, torch.distributed as dist\n"
+        "import os, pathlib, time, torch, torch.distributed as dist\n"
         "attempt, rank = os.environ['TORCHELASTIC_RESTART_COUNT'], int(os.environ['RANK'])\n"
+        f"out = pathlib.Path({str(tmp_path / 'out')!r})\n"
         f"meet = 'file://{tmp_path}/meet.' + attempt\n"
         "dist.init_process_group('gloo', init_method=meet, rank=rank, world_size=2)\n"
+        "dist.all_reduce(torch.ones(1))\n"
+        # Each attempt goes on until the watcher has seen it, and the one before it.
+        "seen = out / ('attempts/0/verdict.json' if attempt == '1' else 'history.jsonl')\n"
+        "until = time.monotonic() + 100\n"
+        "while time.monotonic() < until and not (seen.exists() and 'joined' in (out / 'history.jsonl').read_text()):\n"
+        "    time.sleep(0.1)\n"
         "for number in range(30):\n"
         "    dist.all_reduce(torch.ones(1))\n"
         "    if number == 20 and attempt == '0' and rank == 1:\n"
         "        raise ValueError('the first time only')\n"
         "dist.destroy_process_group()\n"
     )
-    command = small.torchrun(tmp_path, "--max-restarts", "1", script=script)
+    command = (
+        watched.forked(script, world=2, options=("--max-restarts", "1"))
+        if launcher == "forked"
+        else small.torchrun(tmp_path, "--max-restarts", "1", script=script)
+    )
     done = watched.run(command, tmp_path / "out", "--no-history")
     assert done.code == 0, done.stderr
     state = done.document("run.json")

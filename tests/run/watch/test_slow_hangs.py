@@ -50,7 +50,7 @@ def test_a_loop_without_end(jobs: Mapping[str, Done]) -> None:
 
 def test_a_hang_beside_a_group_that_goes_on(jobs: Mapping[str, Done]) -> None:
     job = jobs["beat"]
-    assert job.alarms["suspect"]["silence_s"] < 60, job.alarms
+    assert job.alarms["suspect"]["silence_s"] < 120, job.alarms
     assert job.verdict["culprits"]["ranks"] == [2], job.verdict["summary"]
 
 

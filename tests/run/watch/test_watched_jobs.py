@@ -56,8 +56,8 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
 )
 def test_a_hang_is_noticed_and_the_rank_named(jobs: Mapping[str, Done], fault: str, causes: set[str]) -> None:
     job = jobs[fault]
-    # Twice what a machine of its own takes (benchmarks/hang_to_verdict.py): other tests share the cores here.
-    assert job.alarms["suspect"]["silence_s"] <= 30, job.alarms
+    # Five times what a machine of its own takes (benchmarks/hang_to_verdict.py): other tests share the cores here.
+    assert job.alarms["suspect"]["silence_s"] <= 75, job.alarms
     assert job.verdict["culprits"]["ranks"] == [2], job.verdict["summary"]
     assert job.verdict["category"] == "hang"
     assert job.verdict["cause"] in causes

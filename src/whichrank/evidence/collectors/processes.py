@@ -141,8 +141,22 @@ def environ(pid: int) -> dict[str, str]:
 
 def written_bytes(pid: int) -> int:
     """Bytes that a process has read and written so far; 0 where that may not be known."""
+    return _moved(f"{PROC}/{pid}/io")
+
+
+def thread_use(pid: int, thread: int) -> tuple[int, int]:
+    """CPU ticks of one thread so far, and bytes that it has read and written; zeros where that may not be known."""
+    place = f"{PROC}/{pid}/task/{thread}"
     try:
-        lines = (PROC / str(pid) / "io").read_text(encoding="ascii").splitlines()
+        fields = start_of(f"{place}/stat", 4096).rpartition(b")")[2].split()
+        return int(fields[11]) + int(fields[12]), _moved(f"{place}/io")
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+
+
+def _moved(path: str) -> int:
+    try:
+        lines = start_of(path, 4096).decode("ascii").splitlines()
         return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
     except (OSError, ValueError, IndexError):
         return 0

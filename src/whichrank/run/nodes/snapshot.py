@@ -144,8 +144,8 @@ def update(member: Distant, row: Row, now_ns: int) -> None:
         0, row.pid, 0, row.start_ticks, row.rank, row.local_rank, row.world, row.attempt, row.phase, row.flags,
         _since(now_ns, row.started), _since(now_ns, row.beat), _since(now_ns, row.changed), row.enqueued,
         row.completed, row.pending, -1, 0, _since(now_ns, row.still), _since(now_ns, row.fresh),
-        _since(now_ns, row.stuck), row.steps, row.looks, row.waits, row.operation, row.place, row.error, row.work,
-        row.activity, row.busy_at,
+        _since(now_ns, row.stuck), row.steps, row.looks, row.waits, 0, row.operation, row.place, row.error,
+        row.work, row.activity, row.busy_at,
     )  # fmt: skip
     member.alive, member.state, member.status, member.told_holds_gil = row.alive, row.state, row.status, row.held
     member.ended_ns = _since(now_ns, row.ended) or None

@@ -59,6 +59,8 @@ LEAST_SHARE = 0.25
 """Of a core: who gets less is borne no longer for it."""
 STILL_S = 5.0
 """At the same instruction for so long, a main thread does not walk."""
+BEATS_S = 1.0
+"""What a rank says of its main thread may be older by two beats than what it says of its groups."""
 
 
 @dataclass(slots=True)  # not frozen: a leader makes thousands of them at every look
@@ -90,6 +92,8 @@ class RankState:
     """For how long its main thread has been at no line where it had not been before in this silence."""
     stuck_s: float = 0.0
     """For how long one of its groups has had something pending, and neither issued nor completed anything."""
+    inside: bool = False
+    """Its main thread is inside torch.distributed."""
     resting: bool = False
     """Its main thread hardly ever wakes."""
     traffic: bool = False
@@ -112,6 +116,11 @@ class RankState:
     def stuck(self) -> bool:
         """It waits for a group that stands still, whatever its other groups and threads do."""
         return self.waiting and self.halted and self.stuck_s > STILL_S
+
+    @property
+    def another_waits(self) -> bool:
+        """What is pending was issued after its main thread had halted elsewhere: another thread waits for it."""
+        return self.halted and not self.inside and 0 < self.stuck_s < min(STILL_S, self.still_s - BEATS_S)
 
     @property
     def rested_s(self) -> float:
@@ -196,7 +205,9 @@ class Alarm:
             self._steady = all(seen.phase == layout.JOINED and seen.completed for seen in ranks if seen.alive)
             return self.level
         if one_stands:
-            # Other groups may go on: the silence is as old as the youngest halt of a main thread.
+            # Other groups may go on: the silence is as old as the youngest halt of a main thread. Who waits for them
+            # now and then in another thread does not wait for the group that stands.
+            ranks = [replace(seen, waiting=False) if seen.another_waits else seen for seen in ranks]
             self._since = min(self._since, now - min(seen.still_s for seen in ranks if seen.alive))
             self._others_move = self._others_move or progress != self._progress
             self._progress = progress

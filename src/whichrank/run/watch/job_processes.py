@@ -101,14 +101,16 @@ class Member:
         return bool(self.words.flags & layout.BLIND)
 
     def measure(self, everyone: dict[int, processes.Stat], now: float) -> None:
-        """CPU and bytes since the last measurement, of the process and all below it."""
-        row = everyone.get(self.words.pid)
+        """CPU and bytes since the last measurement, of the process and all below it, without what our thread does: a
+        collection of garbage or a dump in reserve takes its turn there, and a rank that idles looks busy."""
+        own_ticks, own_bytes = processes.thread_use(self.words.pid, self.words.thread)
+        row = processes.stat(self.words.pid)  # at the same moment: to look at everyone may have taken a while
         if row is None:
             return
         self.state = row.state
-        tree = [self.words.pid, *processes.below(self.words.pid, everyone)]
-        ticks = sum(everyone[pid].cpu_ticks for pid in tree)
-        moved = sum(processes.written_bytes(pid) for pid in tree)
+        children = processes.below(self.words.pid, everyone)
+        ticks = row.cpu_ticks - own_ticks + sum(everyone[pid].cpu_ticks for pid in children)
+        moved = sum(processes.written_bytes(pid) for pid in (self.words.pid, *children)) - own_bytes
         self.samples.append((now, ticks, moved, processes.turns(self.words.pid), processes.rest(self.words.pid)))
         while len(self.samples) > 2 and now - self.samples[1][0] >= WINDOW_S:
             self.samples.popleft()
@@ -272,6 +274,7 @@ def rank_state(member: Member, now_ns: int) -> RankState:
         still_s=(now_ns - words.still_ns) / 1e9 if words.still_ns else 0.0,
         stale_s=(now_ns - words.fresh_ns) / 1e9 if words.fresh_ns else 0.0,
         stuck_s=(now_ns - words.stuck_ns) / 1e9 if words.stuck_ns else 0.0,
+        inside=bool(words.flags & layout.IN_COLLECTIVE),
         resting=member.resting,
         traffic=member.transfers,
         work=words.work,

@@ -32,8 +32,8 @@ def test_who_is_silent_because_nobody_reads_its_words_is_not_held(tmp_path: Path
 
 def test_a_held_interpreter_is_hardly_waited_for(tmp_path: Path):
     began = time.monotonic()
-    await_all(JobProcesses(tmp_path), [member(os.getpid(), beat_ago_s=9.0)], "take1", 10.0)
-    assert time.monotonic() - began < 5
+    await_all(JobProcesses(tmp_path), [member(os.getpid(), beat_ago_s=9.0)], "take1", 60.0)
+    assert time.monotonic() - began < 30
 
 
 def test_nobody_waits_for_a_zombie(tmp_path: Path):
@@ -44,8 +44,8 @@ def test_nobody_waits_for_a_zombie(tmp_path: Path):
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     began = time.monotonic()
-    ask_quickly(JobProcesses(tmp_path), [one], "lost1", 10.0)
-    assert time.monotonic() - began < 5
+    ask_quickly(JobProcesses(tmp_path), [one], "lost1", 60.0)
+    assert time.monotonic() - began < 30
     child.communicate()
     os.close(pipe)
 
