@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import csv
 import sys
-from dataclasses import fields
 from inspect import cleandoc
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from msgspec import field
 
 from whichrank.facts.fixes import with_fix
 from whichrank.flows.discovery import ROWS, UNMET, discover_rules
@@ -47,26 +48,20 @@ def pages() -> dict[str, str]:
 
 
 class Noted(Case):
-    """A case without evidence that notes which parts of it are read."""
+    """A case that notes which parts of it are read."""
 
-    def __init__(self) -> None:
-        self.__dict__["read"] = []
-        super().__init__(hardware=NotedHardware(self.read))
+    read: list[str] = field(default_factory=list)
 
     def __getattribute__(self, name: str) -> Any:
         if name in _OF_CASE:
-            self.__dict__["read"].append(name)
+            self.read.append(name)
         return super().__getattribute__(name)
 
 
 class NotedHardware(Hardware):
     """The same for what hosts say."""
 
-    __slots__ = ("read",)
-
-    def __init__(self, read: list[str]) -> None:
-        super().__init__()
-        self.read = read
+    read: list[str] = field(default_factory=list)
 
     def __getattribute__(self, name: str) -> Any:
         if name in _OF_HARDWARE:
@@ -74,8 +69,8 @@ class NotedHardware(Hardware):
         return super().__getattribute__(name)
 
 
-_OF_CASE = {field.name for field in fields(Case)} - {"hardware"}
-_OF_HARDWARE = {field.name for field in fields(Hardware)}
+_OF_CASE = set(Case.__struct_fields__) - {"hardware"}
+_OF_HARDWARE = set(Hardware.__struct_fields__)
 
 
 def unmet() -> str:
@@ -83,11 +78,10 @@ def unmet() -> str:
     out = StringIO()
     rows = csv.writer(out, lineterminator="\n")
     for rule in discover_rules():
-        case = Noted()
-        case.read.clear()
-        answer = rule.judge(case)
+        read: list[str] = []
+        answer = rule.judge(Noted(hardware=NotedHardware(read=read), read=read))
         module = rule.__name__ if hasattr(rule, "__file__") else ROWS
-        rows.writerow([rule.CODE, module, " ".join(sorted(set(case.read))), answer.missing])
+        rows.writerow([rule.CODE, module, " ".join(sorted(set(read))), answer.missing])
     return out.getvalue()
 
 

@@ -7,12 +7,12 @@ import os
 import random
 import struct
 import zlib
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from whichrank.evidence import nccl_tests
 from whichrank.facts.bandwidth import COLLECTIVES, bandwidths, bus_factor, expected, family, known

@@ -6,10 +6,10 @@ import os
 import sqlite3
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from whichrank.flows.history import recurrence as history
 from whichrank.flows.history import store as history_store

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests import standin
 from whichrank import report

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from whichrank.records.dump import COMPLETED, SCHEDULED, STARTED, Call, Dump, Frame, LocalGroup
 from whichrank.timeline.collectives.lineup import Lineup, line_up
@@ -14,8 +14,7 @@ START_NS = 1_790_000_000_000_000_000
 MILLISECOND = 1_000_000
 
 
-@dataclass(frozen=True)
-class Did:
+class Did(Struct, frozen=True):
     """One entry: the group's name, the operation, its number there, and how it went."""
 
     group: str

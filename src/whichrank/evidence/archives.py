@@ -12,9 +12,10 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from msgspec import Struct, field
 
 from whichrank.evidence.compressed import CHUNK, Stream, compression, inflate
 from whichrank.model.contracts import Item
@@ -31,8 +32,7 @@ TOO_LARGE = "it grows too large when unpacked, as a bomb would"
 NOT_BUNDLES = {".pt", ".pth", ".ckpt", ".npz", ".whl", ".egg", ".jar", ".docx", ".xlsx", ".pptx", ".apk"}
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How much is taken in at the most."""
 
     files: int = 200_000
@@ -60,8 +60,7 @@ class _LimitError(Exception):
     """A limit was reached: leave this archive, keep what came out of it."""
 
 
-@dataclass(slots=True)
-class Unpacker:
+class Unpacker(Struct):
     """Takes archives apart into `folder`, with one account of bytes and members for all of them."""
 
     folder: Path

@@ -8,13 +8,15 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Literal, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.evidence.archives import Limits, Unpacker, is_archive, printable
 from whichrank.evidence.earlier_reports import is_earlier_report
@@ -57,8 +59,7 @@ PASTE_LIMIT = 256 << 20
 DEFAULT = Limits()
 
 
-@dataclass(slots=True)
-class Intake:
+class Intake(Struct):
     """The files to read, and what was refused or left aside with the reason."""
 
     items: list[Item] = field(default_factory=list)

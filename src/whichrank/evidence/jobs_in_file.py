@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from whichrank.model.contracts import Item
 

@@ -7,9 +7,10 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from whichrank.evidence.collectors import processes
 from whichrank.evidence.probes.memory import stale_segments
@@ -22,8 +23,7 @@ _LOCK_S = 60.0
 """A lock merely exists while its build runs: one that was made just now is left alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """One thing, with all that is needed to see that it is still the same when it is removed."""
 
     kind: Kind

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal, cast
+
+from msgspec import Struct
 
 from whichrank.facts import fixes
 from whichrank.model.findings import Category, Disturbance, NextStep
@@ -17,8 +18,7 @@ _DEFAULTS = "how"
 """A section that says how all rules of a file decide, for those that don't say it themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleRow:
+class RuleRow(Struct, frozen=True):
     """One rule."""
 
     code: str

@@ -19,10 +19,11 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
+
+from msgspec import Struct
 
 from whichrank.model.errors import FactsError
 
@@ -35,8 +36,7 @@ _LARGEST = 4 << 20
 """Bytes of one file of a plug-in; the largest built-in table has a tenth of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """One folder, and who brought it."""
 
     folder: Path
@@ -50,8 +50,7 @@ class Plugin:
         return sorted(self.folder.glob("signatures/*.ini"))
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something of a plug-in that was left out."""
 
     path: Path

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from msgspec import Struct
+
 from whichrank.facts import site
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """One row of the taxonomy."""
 
     slug: str

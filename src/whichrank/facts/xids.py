@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 Blame = Literal["memory", "bus", "nvlink", "gpu", "application", "consequence", "nobody"]
 
@@ -58,8 +59,7 @@ _RESET = 43
 """A channel was stopped for the program's own fault; after another Xid it only follows from that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Xid:
+class Xid(Struct, frozen=True):
     """One row of the table."""
 
     kind: str

@@ -13,8 +13,9 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from whichrank.fleet.host_helpers import Channel, HostHelpers, ProcessChannel
 from whichrank.model.errors import UsageError
@@ -23,8 +24,7 @@ NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR")
 _MEET_S = 120.0
 
 
-@dataclass(slots=True)
-class SocketChannel:
+class SocketChannel(Struct):
     """The connection of one copy."""
 
     connection: socket.socket
@@ -47,8 +47,7 @@ def told(environ: Mapping[str, str] = os.environ) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
+class _Copy(Struct, frozen=True):
     """Where a copy runs."""
 
     host: str

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from whichrank.fleet.engines import Engine
 
@@ -26,8 +27,7 @@ _PIECE = 1 << 18
 _REASONS = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """What one host may cost."""
 
     limit_s: float = 30.0
@@ -35,8 +35,7 @@ class Bounds:
     at_once: int = AT_ONCE
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a host sent, and when; `why` says what went wrong."""
 
     path: Path

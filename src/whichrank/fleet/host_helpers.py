@@ -14,8 +14,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
+
+from msgspec import Struct, field
 
 from whichrank.fleet.engines import Engine
 
@@ -25,8 +26,7 @@ _FINAL = ("connect to host", "resolve", "denied", "verification failed", "can't 
 """Words of ssh's errors that another way does not change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What a host answered, or why it did not."""
 
     result: Any = None
@@ -46,8 +46,7 @@ class Channel(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(slots=True)
-class ProcessChannel:
+class ProcessChannel(Struct):
     """A command on this machine whose standard streams lead to the host."""
 
     process: subprocess.Popen[bytes]
@@ -90,8 +89,7 @@ class ProcessChannel:
         self.errors.close()
 
 
-@dataclass(slots=True)
-class HostHelpers:
+class HostHelpers(Struct):
     """The helpers of all hosts. A host that failed once is not asked again."""
 
     channels: dict[str, Channel]

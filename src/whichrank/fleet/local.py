@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -20,8 +21,7 @@ FEW_ITEMS = 8
 LITTLE_BYTES = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """What became of an item that gave no result."""
 
     message: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import ceil, log2
+
+from msgspec import Struct, field
 
 from whichrank.model.preflight import Blame
 
@@ -39,8 +40,7 @@ def most_rounds(count: int) -> int:
     return 3 * max(1, ceil(log2(max(2, count))))
 
 
-@dataclass(slots=True)
-class Search:
+class Search(Struct):
     """An adaptive search: ask for `next_round`, test, `note` the results, until there is no round left."""
 
     hosts: Sequence[str]

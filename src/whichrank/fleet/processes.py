@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct, field
 
 from whichrank.fleet.local import Failure, attempt
 
@@ -17,15 +18,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
-class _Worker:
+class _Worker(Struct):
     process: Any
     connection: Connection[Any, Any]
     item: int
 
 
-@dataclass(slots=True)
-class Pool(Generic[T, R]):
+class Pool(Struct, Generic[T, R]):
     """The workers, and what they have still to do."""
 
     function: Callable[[T], R]

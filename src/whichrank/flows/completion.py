@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from whichrank.model.errors import UsageError
 
@@ -14,8 +15,7 @@ SHELLS = ("bash", "zsh", "fish")
 MARK = "# completion of whichrank"
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """What was written."""
 
     script: Path

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,22 +78,28 @@ def _is_missing(case: Case, path: str) -> bool:
 
 @cache
 def _families(judges: str) -> tuple[str, ...]:
-    package = import_module(RULES)
-    families = [entry.name for entry in iter_modules(package.__path__) if entry.ispkg]
+    families = [entry.name for entry in _sorted(UNMET.parent) if _is_package(entry)]
     return tuple(name for name in families if getattr(import_module(f"{RULES}.{name}"), "JUDGES", "case") == judges)
 
 
 @cache
 def _files(family: str) -> tuple[str, ...]:
     """The names of a family's modules, without loading them."""
-    return tuple(
-        name for folder in import_module(f"{RULES}.{family}").__path__ for name in _below(folder, f"{RULES}.{family}")
-    )
+    return tuple(_below(UNMET.parent / family, f"{RULES}.{family}"))
 
 
-def _below(folder: str, package: str) -> Iterator[str]:
-    for entry in iter_modules([folder]):
-        if entry.ispkg:
-            yield from _below(f"{folder}/{entry.name}", f"{package}.{entry.name}")
-        else:
-            yield f"{package}.{entry.name}"
+def _below(folder: str | Path, package: str) -> Iterator[str]:
+    """By the names of files: `pkgutil` looks into every folder, which takes twice as long."""
+    for entry in _sorted(folder):
+        if entry.name.endswith(".py") and entry.name != "__init__.py":
+            yield f"{package}.{entry.name.removesuffix('.py')}"
+        elif _is_package(entry):
+            yield from _below(entry.path, f"{package}.{entry.name}")
+
+
+def _is_package(entry: os.DirEntry[str]) -> bool:
+    return entry.name.isidentifier() and entry.name != "__pycache__" and entry.is_dir()
+
+
+def _sorted(folder: str | Path) -> list[os.DirEntry[str]]:
+    return sorted(os.scandir(folder), key=lambda entry: entry.name)

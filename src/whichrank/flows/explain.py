@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.facts import codes, environment, fixes, messages, near_names, rule_rows, site, taxonomy, xids
 from whichrank.model.grades import Grade
@@ -58,8 +60,7 @@ _TITLES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """One thing that the words may mean."""
 
     kind: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.evidence.intake import collect
 from whichrank.evidence.summary.file import Part, Summary, mark_of, pack
@@ -24,8 +26,7 @@ _PER_RANK = 4096
 """Bytes of a summary: so much it may take, with texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reduced:
+class Reduced(Struct, frozen=True):
     """The summary, and what it was made from."""
 
     data: bytes

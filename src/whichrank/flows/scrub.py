@@ -9,10 +9,12 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import BinaryIO
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank import __version__
 from whichrank.evidence.archives import Limits
@@ -28,8 +30,7 @@ REPORT = "scrub-report.json"
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(slots=True)
-class Scrubbed:
+class Scrubbed(Struct):
     """What was done; nothing in it says what was there before."""
 
     out: Path

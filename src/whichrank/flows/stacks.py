@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
+
+from msgspec.structs import replace
 
 from whichrank.evidence.intake import collect
 from whichrank.fleet.local import Failure

@@ -1,1 +1,1 @@
-"""The words of the domain: data and contracts only, standard library only."""
+"""The words of the domain: data and contracts only."""

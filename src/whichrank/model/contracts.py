@@ -7,11 +7,12 @@ attributes below. Nothing is registered anywhere: the folders are walked.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Quality
 from whichrank.model.findings import Finding, NotEvaluated
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from whichrank.model.verdict import Diagnosis
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One file of evidence: where its bytes are, and what it is called in reports."""
 
     path: Path
@@ -65,8 +65,7 @@ def _start(path: Path, size: int, _mtime_ns: int) -> bytes:
         return stream.read(_SMALL if size <= _SMALL else _HEAD)
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """What a reader made of one item. `records` are objects of `whichrank.records`."""
 
     records: list[Any] = field(default_factory=list)

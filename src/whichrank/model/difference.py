@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+
+class Difference(Struct, frozen=True):
     """What differs, on both sides, and how likely it is the reason for the others (from 0 to 1)."""
 
     what: str

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Quality = Literal["complete", "partial", "unusable", "ignored"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """One place in the evidence, with the words that stand there."""
 
     source: str
@@ -20,8 +20,7 @@ class Ref:
     time: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """One file (or stream) that was looked at, and what came of it."""
 
     path: str
@@ -30,16 +29,14 @@ class Source:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A rule that could not be evaluated, and what was missing."""
 
     code: str
     missing: str
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """What was looked at: the only thing that "all clear" may be said of."""
 
     sources: tuple[Source, ...] = ()

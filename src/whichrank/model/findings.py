@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from whichrank.model import grades
 from whichrank.model.evidence import Ref
@@ -15,8 +16,7 @@ Category = Literal["hang", "crash", "slow", "corruption", "config", "healthy", "
 Disturbance = Literal["none", "pauses", "load", "ends"]
 
 
-@dataclass(frozen=True, slots=True)
-class CodePlace:
+class CodePlace(Struct, frozen=True):
     """A line of the training code, or of a launch file."""
 
     file: str
@@ -29,8 +29,7 @@ class CodePlace:
         return f"{place} in {self.function}" if self.function else place
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """A device of a host."""
 
     host: str
@@ -38,24 +37,21 @@ class Gpu:
     uuid: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """One side of a link."""
 
     host: str
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """What joins two devices or interfaces."""
 
     a: Endpoint
     b: Endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """Who or what is meant; empty where nobody can be named."""
 
     ranks: tuple[int, ...] = ()
@@ -68,8 +64,7 @@ class Subject:
     """Where the evidence can't decide: exactly the ranks that fit all of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """Another cause that fits the same evidence. Rules list them by likelihood; the verdict shares out what is left."""
 
     cause: str
@@ -77,8 +72,7 @@ class Alternative:
     confidence: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class NextStep:
+class NextStep(Struct, frozen=True):
     """A command that would settle what is open, and what it does to the job."""
 
     command: str
@@ -87,8 +81,7 @@ class NextStep:
     disturbs: Disturbance = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """One link of a cycle: this rank holds one operation and waits for another."""
 
     rank: int
@@ -97,8 +90,7 @@ class Hold:
     code: CodePlace | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(Struct, frozen=True):
     """What one rank had at one step, of something that replicas must have in common."""
 
     rank: int
@@ -108,8 +100,7 @@ class Witness:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A statement of a rule. Without a proof it can't be made."""
 
     code: str
@@ -139,8 +130,7 @@ class Finding:
         return grades.confidence(self.grade, self.kind)
 
 
-@dataclass(frozen=True, slots=True)
-class NotEvaluated:
+class NotEvaluated(Struct, frozen=True):
     """A rule's answer when it had nothing to judge by."""
 
     missing: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from whichrank.model.findings import Severity
 
@@ -16,8 +17,7 @@ NOTHING_TO_CHECK = "nothing to check"
 """Why a check was left out that does not concern a host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """What is about to be started."""
 
     hosts: int = 1
@@ -33,8 +33,7 @@ class Launch:
         return None if self.ranks_per_host is None else self.hosts * self.ranks_per_host
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """The answer of one rule about one host."""
 
     state: State
@@ -69,8 +68,7 @@ def unhealthy(
     return Check("unhealthy", value, why, severity, fix, gpus, quote)
 
 
-@dataclass(frozen=True, slots=True)
-class HostCheck:
+class HostCheck(Struct, frozen=True):
     """A check as the report has it."""
 
     check: str
@@ -80,8 +78,7 @@ class HostCheck:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class LinkCheck:
+class LinkCheck(Struct, frozen=True):
     """What is known about the way between two hosts; `a` to `b` where a direction is meant."""
 
     a: str
@@ -90,8 +87,7 @@ class LinkCheck:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Blame:
+class Blame(Struct, frozen=True):
     """What pairings have shown: hosts that fail with everybody, groups that fail towards the others, single pairs."""
 
     hosts: tuple[str, ...] = ()

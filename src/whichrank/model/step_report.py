@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from whichrank.model.evidence import Coverage
 from whichrank.model.findings import Finding
 
 
-class RankShares(NamedTuple):
+class RankShares(Struct, frozen=True):
     """Where one rank's time went, in percent; compute, exposed communication, memory and idle add up to 100."""
 
     rank: int | None
@@ -33,7 +33,7 @@ class RankShares(NamedTuple):
     on_device: bool = True
 
 
-class Straggler(NamedTuple):
+class Straggler(Struct, frozen=True):
     """A rank that arrives late, what that costs, and what it did meanwhile."""
 
     rank: int
@@ -47,7 +47,7 @@ class Straggler(NamedTuple):
     host: str | None = None
 
 
-class Advice(NamedTuple):
+class Advice(Struct, frozen=True):
     """A change and what it would return."""
 
     what: str
@@ -60,7 +60,7 @@ class Advice(NamedTuple):
     """At least and at most, where the recording leaves that open; the gain is None where the two lie too far apart."""
 
 
-class CollectiveShare(NamedTuple):
+class CollectiveShare(Struct, frozen=True):
     """Collectives of one kind and size in one group."""
 
     op: str
@@ -79,7 +79,7 @@ class CollectiveShare(NamedTuple):
     """By the kernel's name: ring, tree, nvls, … and the protocol; None where it does not tell."""
 
 
-class Bucket(NamedTuple):
+class Bucket(Struct, frozen=True):
     """One of DDP's buckets in a typical step: gradients that are reduced together."""
 
     bytes: int | None
@@ -91,7 +91,7 @@ class Bucket(NamedTuple):
     """Whose gradients it holds, where the profile tells."""
 
 
-class BucketSize(NamedTuple):
+class BucketSize(Struct, frozen=True):
     """What a step would take with DDP's buckets of this size."""
 
     bucket_cap_mb: float
@@ -101,7 +101,7 @@ class BucketSize(NamedTuple):
     """At least and at most, by what the recording leaves open."""
 
 
-class RankDrawing(NamedTuple):
+class RankDrawing(Struct, frozen=True):
     """One rank's row of the map: changes of state on the common clock, microseconds from its beginning."""
 
     label: str
@@ -112,7 +112,7 @@ class RankDrawing(NamedTuple):
     steps_us: tuple[float, ...]
 
 
-class StepReport(NamedTuple):
+class StepReport(Struct, frozen=True):
     """All that `trace` has to say."""
 
     ranks: tuple[RankShares, ...] = ()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import (
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 RankState = Literal["running", "waiting", "stuck", "frozen", "dead", "absent", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     category: Category
     cause: str
     culprits: Subject
@@ -38,8 +38,7 @@ class Verdict:
     certificate: tuple[Hold, ...] | tuple[Witness, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """One thing that speaks for or against a hypothesis."""
 
     code: str
@@ -51,8 +50,7 @@ class Argument:
     evidence: tuple[Ref, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
+class Hypothesis(Struct, frozen=True):
     """A cause and who is meant, with all that speaks for it and against it."""
 
     cause: str
@@ -68,8 +66,7 @@ Phase = Literal[
 """How far a job came, in this order."""
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseSeen:
+class PhaseSeen(Struct, frozen=True):
     """A phase that the evidence shows."""
 
     phase: Phase
@@ -79,8 +76,7 @@ class PhaseSeen:
     evidence: Ref
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledJob:
+class ScheduledJob(Struct, frozen=True):
     """The job as its scheduler knows it."""
 
     kind: str
@@ -94,8 +90,7 @@ class ScheduledJob:
     """When its time is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobInfo:
+class JobInfo(Struct, frozen=True):
     world_size: int | None = None
     backends: tuple[str, ...] = ()
     torch: str | None = None
@@ -107,8 +102,7 @@ class JobInfo:
     scheduler: ScheduledJob | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """The operation a rank has reached."""
 
     group: str
@@ -116,8 +110,7 @@ class Position:
     op: str
 
 
-@dataclass(frozen=True, slots=True)
-class RankInfo:
+class RankInfo(Struct, frozen=True):
     rank: int
     host: str | None = None
     pid: int | None = None
@@ -136,8 +129,7 @@ class RankInfo:
         return self.at or self.after
 
 
-@dataclass(frozen=True, slots=True)
-class Diverged:
+class Diverged(Struct, frozen=True):
     """The first operation of a group that not every member joined."""
 
     seq: int
@@ -146,8 +138,7 @@ class Diverged:
     absent: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
+class GroupInfo(Struct, frozen=True):
     id: str
     name: str
     desc: str
@@ -156,8 +147,7 @@ class GroupInfo:
     diverged: Diverged | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """This rank waits in this operation for those ranks."""
 
     rank: int
@@ -167,8 +157,7 @@ class Wait:
     waits_for: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """Ranks whose stacks are at the same line."""
 
     place: str
@@ -176,8 +165,7 @@ class Standing:
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """Lines of the training code around a place that the verdict names."""
 
     place: CodePlace
@@ -188,8 +176,7 @@ class Excerpt:
     """What `lint` says of the place: why ranks part here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """All that `diagnose` has to say; the reports only put it into words."""
 
     verdict: Verdict

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """One collective of one rank, on the clock that all ranks share."""
 
     group: str
@@ -20,16 +20,14 @@ class Slice:
     """The line that issued it, where the evidence says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+class Track(Struct, frozen=True):
     """Ranks that did the same, and their last collectives in the order of issue; times are those of the first rank."""
 
     ranks: tuple[int, ...]
     slices: tuple[Slice, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """Something that happened on a host or to its ranks; what many ranks say alike is told once."""
 
     time_ns: int
@@ -44,8 +42,7 @@ class Moment:
     """By the host's kernel, not by the job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """A quoted line with the lines around it."""
 
     source: str
@@ -55,8 +52,7 @@ class Context:
     """Number and text."""
 
 
-@dataclass(frozen=True, slots=True)
-class StackNode:
+class StackNode(Struct, frozen=True):
     """One frame, the processes whose stacks go through it, and what they call next."""
 
     file: str
@@ -74,8 +70,7 @@ class StackNode:
         return len(self.ranks) + len(self.pids)
 
 
-@dataclass(frozen=True, slots=True)
-class Unseen:
+class Unseen(Struct, frozen=True):
     """A process without a stack, and why."""
 
     pid: int | None
@@ -83,8 +78,7 @@ class Unseen:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class StackReport:
+class StackReport(Struct, frozen=True):
     """All that `stacks` has to say."""
 
     tree: tuple[StackNode, ...]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class BenchResult:
+class BenchResult(Struct, frozen=True):
     """One collective at one size."""
 
     collective: str
@@ -32,8 +32,7 @@ class BenchResult:
         return self.collective, self.bytes, self.ranks, self.in_place
 
 
-@dataclass(frozen=True, slots=True)
-class BenchRun:
+class BenchRun(Struct, frozen=True):
     """All results of one run, with the machine they are of."""
 
     results: Sequence[BenchResult] = ()

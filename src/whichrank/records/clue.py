@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from whichrank.model.evidence import Ref
 
 Kind = Literal["guarded", "between_barriers", "crossed", "by_data"]
 
 
-@dataclass(frozen=True, slots=True)
-class CodeClue:
+class CodeClue(Struct, frozen=True):
     """A place where ranks part ways around a collective.
 
     guarded: a collective that only some ranks reach. between_barriers: work that one rank does while the others

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Ref
 
@@ -14,8 +15,7 @@ Shape = Literal[
 """How ranks part: by a branch, by leaving early, by a loop of unequal length, by an exception on one of them…"""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why a value differs between ranks."""
 
     kind: str
@@ -24,8 +24,7 @@ class Reason:
     ref: Ref
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One call that other ranks have to match."""
 
     name: str
@@ -37,8 +36,7 @@ class Operation:
     """Root or reduction, where the arms of a branch differ in it only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parting:
+class Parting(Struct, frozen=True):
     """A place where some ranks do operations that others don't."""
 
     shape: Shape
@@ -58,8 +56,7 @@ class Parting:
     """How many of four ranks do the operation, where that is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+class Disagreement(Struct, frozen=True):
     """One operation that ranks call with different arguments."""
 
     about: Literal["root", "op", "dtype", "size", "group"]
@@ -68,8 +65,7 @@ class Disagreement:
     said: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pairing:
+class Pairing(Struct, frozen=True):
     """Point-to-point operations that can't all finish, from playing up to four ranks through."""
 
     shape: Literal["cycle", "unmatched"]
@@ -78,8 +74,7 @@ class Pairing:
     said: str
 
 
-@dataclass(frozen=True, slots=True)
-class Habit:
+class Habit(Struct, frozen=True):
     """Something that is not an operation out of step, but asks for trouble."""
 
     what: str
@@ -89,8 +84,7 @@ class Habit:
     others: tuple[Ref, ...] = ()
 
 
-@dataclass(slots=True)
-class ProgramCase:
+class ProgramCase(Struct):
     """All that the rules on code are asked about."""
 
     partings: list[Parting] = field(default_factory=list)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 SCHEDULED, STARTED, COMPLETED, OTHER_STATE = 0, 1, 2, 3
 _MOST_RANKS = 1 << 20
 STATES = {"scheduled": SCHEDULED, "started": STARTED, "completed": COMPLETED}
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One Python (or C++) frame of the call that issued an operation."""
 
     function: str
@@ -21,8 +19,7 @@ class Frame:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """What many entries share: the operation, its arguments and the code that issued it."""
 
     op: str
@@ -43,8 +40,7 @@ class Call:
     reduce: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LocalGroup:
+class LocalGroup(Struct, frozen=True):
     """A process group as this process names it."""
 
     pg_id: int
@@ -68,8 +64,7 @@ def ranks_of_spans(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMembers:
+class GroupMembers(Struct, frozen=True):
     """Who is in the groups of a rank, as the process itself says."""
 
     rank: int
@@ -77,8 +72,7 @@ class GroupMembers:
     """Global ranks by the name of the group."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
+class GroupStatus(Struct, frozen=True):
     """pg_status: the newest sequence numbers; -1 means never. It lags behind the entries."""
 
     enqueued: int
@@ -86,8 +80,7 @@ class GroupStatus:
     completed: int
 
 
-@dataclass(slots=True)
-class Dump:
+class Dump(Struct):
     """Columns have one row per entry, oldest first (ascending record_id)."""
 
     source: str

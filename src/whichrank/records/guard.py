@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Ref
 
@@ -11,8 +12,7 @@ FIRST = (b'{"t":"start","rank":', b'{"t": "off"')
 """How a file of records begins: with the start, or the refusal, of a guard."""
 
 
-@dataclass(frozen=True, slots=True)
-class GuardNote:
+class GuardNote(Struct, frozen=True):
     """One line: its number, and what it says. Keys are those of `worker/guard`; values have been checked."""
 
     line: int
@@ -23,8 +23,7 @@ class GuardNote:
         return str(self.said["t"])
 
 
-@dataclass(slots=True)
-class GuardFile:
+class GuardFile(Struct):
     """The records of one process."""
 
     source: str

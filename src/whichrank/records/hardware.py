@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
+
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Ref
 
@@ -51,8 +52,7 @@ KERNEL_KINDS: dict[KernelKind, str] = {
 """Every `KernelEvent.kind`, with the keys of `data`."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelEvent:
+class KernelEvent(Struct, frozen=True):
     """One statement of the kernel log."""
 
     kind: KernelKind
@@ -124,8 +124,7 @@ UNREADABLE = ("err!", "unknown error", "gpu is lost", "gpu requires reset", "gpu
 """Words of nvidia-smi that mean: it could not be read. `N/A` means: this GPU has no such thing."""
 
 
-@dataclass(frozen=True, slots=True)
-class NvLink:
+class NvLink(Struct, frozen=True):
     """One NVLink of a GPU."""
 
     link: int
@@ -135,8 +134,7 @@ class NvLink:
     counters: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class GpuState:
+class GpuState(Struct, frozen=True):
     """What nvidia-smi says of one GPU at one moment."""
 
     ref: Ref
@@ -168,8 +166,7 @@ class GpuState:
         return self.values.get(key, "").lower() in ("yes", "active", "1", "true", "pending")
 
 
-@dataclass(frozen=True, slots=True)
-class GpuTopology:
+class GpuTopology(Struct, frozen=True):
     """The matrix of `nvidia-smi topo -m`."""
 
     ref: Ref

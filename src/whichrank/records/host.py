@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.model.evidence import Ref
 
 UNLIMITED = -1
 
 
-@dataclass(frozen=True, slots=True)
-class HostClock:
+class HostClock(Struct, frozen=True):
     """How far the clock of a host was ahead of another's, by messages that went there and back."""
 
     ref: Ref
@@ -19,8 +19,7 @@ class HostClock:
     error_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class FileSystem:
+class FileSystem(Struct, frozen=True):
     """A row of df."""
 
     path: str
@@ -33,8 +32,7 @@ class FileSystem:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class HostProcess:
+class HostProcess(Struct, frozen=True):
     """A row of ps, or a process's status file."""
 
     pid: int
@@ -47,8 +45,7 @@ class HostProcess:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class HostState:
+class HostState(Struct, frozen=True):
     """One file, or one part of it, about a host or one of its processes."""
 
     ref: Ref

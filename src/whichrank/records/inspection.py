@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import ceil, isfinite
 from statistics import median
 from typing import Any
 
+from msgspec import Struct, field
+
 from whichrank.model.preflight import Blame, Launch
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(Struct, frozen=True):
     """What one probe said on one host. `values` is plain JSON; it is empty where `why` says why there is nothing."""
 
     probe: str
@@ -24,8 +24,7 @@ class ProbeResult:
     """The host does not have what the probe looks at."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostProbes:
+class HostProbes(Struct, frozen=True):
     """All that was measured on one host."""
 
     host: str
@@ -73,8 +72,7 @@ def mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One connection that one host tried to another."""
 
     a: str
@@ -89,8 +87,7 @@ class Attempt:
     rtt_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Volley:
+class Volley(Struct, frozen=True):
     """Datagrams of several sizes that one host sent and another counted."""
 
     a: str
@@ -102,8 +99,7 @@ class Volley:
     """Size -> why the sender's own kernel refused it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(Struct, frozen=True):
     """How fast data went from one host to another."""
 
     a: str
@@ -134,8 +130,7 @@ _TWO_KINDS = 3.0
 """Own threshold: rates of healthy pairs lie closer together, even on busy hosts."""
 
 
-@dataclass(frozen=True, slots=True)
-class RdmaRate:
+class RdmaRate(Struct, frozen=True):
     """How fast RDMA writes went from one host to another, by one adapter."""
 
     a: str
@@ -158,8 +153,7 @@ _NO_PATH = ("completion with error", "syndrom", "failed to modify qp", "to rtr",
 """perftest's words where the TCP connection worked and RDMA did not; a stalled transfer ends by our time limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """How far the clock of a host is ahead of the one that asked."""
 
     host: str
@@ -167,8 +161,7 @@ class Clock:
     error_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """How long a host took for the same piece of work on average, alone or beside the others."""
 
     host: str
@@ -179,8 +172,7 @@ class Pace:
     alone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(Struct, frozen=True):
     """All that preflight measured."""
 
     hosts: Sequence[HostProbes] = ()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from whichrank.model.evidence import Ref
 
@@ -27,8 +28,7 @@ class Told(NamedTuple):
     ref: Ref
 
 
-@dataclass(slots=True)
-class Launch:
+class Launch(Struct):
     """A command that starts ranks; None where the file does not say."""
 
     program: str

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 ABSENT, FINITE, NOT_A_NUMBER, INFINITE = 0, 1, 2, 3
 
@@ -18,8 +17,7 @@ def _floats() -> npt.NDArray[np.float64]:
     return np.empty(0, np.float64)
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """The training's own lines of one file, oldest first: the newest, and the first ones."""
 
     source: str

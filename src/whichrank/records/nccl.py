@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 Phase = Literal["start", "complete"]
 Ending = Literal["destroy", "abort", "revoke"]
@@ -25,8 +25,7 @@ UNKNOWN = -1
 """In columns: the line was cut before this field."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommInit:
+class CommInit(Struct, frozen=True):
     """One `Init START` or `Init COMPLETE` line."""
 
     api: str
@@ -51,8 +50,7 @@ class CommInit:
     time: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CommEnd:
+class CommEnd(Struct, frozen=True):
     """A communicator destroyed, aborted or revoked."""
 
     comm: str
@@ -64,8 +62,7 @@ class CommEnd:
     time: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMap:
+class NodeMap(Struct, frozen=True):
     """How a communicator lies over the hosts (2.20 and later)."""
 
     comm: str
@@ -77,8 +74,7 @@ class NodeMap:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class NcclWarning:
+class NcclWarning(Struct, frozen=True):
     """A WARN, ATTN or DIAG line, or an INFO line that tells of trouble."""
 
     level: Level
@@ -90,8 +86,7 @@ class NcclWarning:
     thread: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorTrail:
+class ErrorTrail(Struct, frozen=True):
     """One `file.cc:line -> code` line; code is an ncclResult_t (2 system, 3 internal, 5 usage, 6 remote…)."""
 
     place: str
@@ -100,8 +95,7 @@ class ErrorTrail:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidValue:
+class InvalidValue(Struct, frozen=True):
     """`Invalid value V for NCCL_X, using default D.`"""
 
     name: str
@@ -110,8 +104,7 @@ class InvalidValue:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transport:
+class Transport(Struct, frozen=True):
     """How two ranks of a communicator are connected, and over how many channels."""
 
     src: int
@@ -125,8 +118,7 @@ class Transport:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class RasPeer:
+class RasPeer(Struct, frozen=True):
     """`RAS peer N: socket ip<port>, pid P, GPU g`: another process of the job, by address."""
 
     number: int
@@ -137,8 +129,7 @@ class RasPeer:
     line: int
 
 
-@dataclass(slots=True)
-class NcclProcess:
+class NcclProcess(Struct):
     """All that one process (host and pid) printed, except its calls."""
 
     source: str
@@ -196,8 +187,7 @@ CALL = re.compile(
 _SHORT = re.compile(_COUNTED + rb")?")
 
 
-@dataclass(frozen=True, slots=True)
-class CallColumns:
+class CallColumns(Struct, frozen=True):
     """Calls of one communicator in one process, oldest first."""
 
     number: npt.NDArray[np.int64]
@@ -219,8 +209,7 @@ class CallColumns:
         return len(self.number)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptLines:
+class KeptLines(Struct, frozen=True):
     """Some lines of a file, with their numbers."""
 
     text: bytes
@@ -241,8 +230,7 @@ class KeptLines:
             yield self.text[start:end]
 
 
-@dataclass
-class CommCalls:
+class CommCalls(Struct, dict=True):
     """The calls on one communicator of one process: the exact number, and the last ones in detail."""
 
     process: NcclProcess
@@ -312,8 +300,7 @@ def _fields(line: bytes) -> tuple[Any, ...]:
     return found.groups() if found else (b"", b"0", None, None, None, None)
 
 
-@dataclass(slots=True)
-class NcclLog:
+class NcclLog(Struct):
     """What one text file holds of NCCL; the file may hold other output too."""
 
     source: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Ref
 
@@ -23,8 +23,7 @@ CEILINGS = {
 """Widths of the classic counters of a port (rdma-core, libibmad/fields.c): at its ceiling one says "at least"."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortState:
+class PortState(Struct, frozen=True):
     """A port of an RDMA adapter, or a network interface, as one command or file shows it."""
 
     ref: Ref
@@ -56,8 +55,7 @@ class PortState:
         return f"{self.device}/{self.port}" if self.port is not None else self.device
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """One direction of a connection."""
 
     packets: int = 0
@@ -77,8 +75,7 @@ class Way:
     """Bytes of that segment."""
 
 
-@dataclass(frozen=True, slots=True)
-class TcpFlow:
+class TcpFlow(Struct, frozen=True):
     """One TCP connection in a packet capture."""
 
     ref: Ref
@@ -92,8 +89,7 @@ class TcpFlow:
     last_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TcpCounters:
+class TcpCounters(Struct, frozen=True):
     """What TCP has counted in one network namespace up to one moment (/proc/net/snmp and netstat)."""
 
     ref: Ref
@@ -104,8 +100,7 @@ class TcpCounters:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TcpSocket:
+class TcpSocket(Struct, frozen=True):
     """One end of a TCP connection at one moment, as `ss` prints it."""
 
     ref: Ref

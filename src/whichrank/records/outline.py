@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """One loop of a script."""
 
     first: int
@@ -18,8 +17,7 @@ class Loop:
         return self.first <= line <= self.last
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(Struct, frozen=True):
     """All loops of the scripts, by file."""
 
     loops: dict[str, tuple[Loop, ...]]

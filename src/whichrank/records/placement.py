@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from whichrank.model.evidence import Ref
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """One row of a list of ranks: its process, host and GPU, as far as the list says."""
 
     rank: int

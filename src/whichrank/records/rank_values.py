@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+from msgspec import Struct
 
 Quantity = Literal["work", "data", "wait", "step", "rate", "checksum"]
 """What a value measures: time at work, time for input, time that waits for others, time of a whole step, work per
@@ -46,16 +47,14 @@ def quantity(name: str, *, timed: bool = False) -> Quantity | None:
     return next((kind for kind, pattern in kinds if pattern.search(name)), "step")
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """Whom a row is about: ranks, a host, or both."""
 
     ranks: tuple[int, ...] = ()
     host: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RankValue:
+class RankValue(Struct, frozen=True):
     """One cell: `value` of a number, `token` of a checksum."""
 
     name: str
@@ -68,8 +67,7 @@ class RankValue:
     token: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RankValues:
+class RankValues(Struct, frozen=True):
     """All cells of one file, in the order of its lines."""
 
     source: str

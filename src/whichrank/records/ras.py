@@ -7,14 +7,14 @@ went ahead, or a victim, as the one that stayed behind. Nothing here says who is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 Trouble = Literal["INCOMPLETE", "DEAD", "ERROR", "TIMEOUT"]
 
 
-@dataclass(frozen=True, slots=True)
-class RasRank:
+class RasRank(Struct, frozen=True):
     """One rank of a communicator; what the report does not say is None."""
 
     rank: int
@@ -46,8 +46,7 @@ class RasRank:
         return "RUNNING" if self.init_state == 0 else "INIT"
 
 
-@dataclass(frozen=True, slots=True)
-class RasComm:
+class RasComm(Struct, frozen=True):
     """One communicator (reports as JSON list all, with all ranks)."""
 
     comm_id: str
@@ -57,8 +56,7 @@ class RasComm:
     missing: tuple[RasRank, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RasGroup:
+class RasGroup(Struct, frozen=True):
     """A row of the table of communicators (text)."""
 
     number: int
@@ -73,8 +71,7 @@ class RasGroup:
     """Empty for OK."""
 
 
-@dataclass(frozen=True, slots=True)
-class RasValue:
+class RasValue(Struct, frozen=True):
     """Ranks that agree with each other; `listed` names those that the report names."""
 
     value: str
@@ -82,8 +79,7 @@ class RasValue:
     listed: tuple[RasRank, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RasMismatch:
+class RasMismatch(Struct, frozen=True):
     """Ranks of one communicator that differ in status or in the number of one collective."""
 
     comm_id: str
@@ -98,8 +94,7 @@ class RasMismatch:
         return None if self.topic == "status" else tuple(int(item.value) for item in self.values)
 
 
-@dataclass(frozen=True, slots=True)
-class RasProblem:
+class RasProblem(Struct, frozen=True):
     """A block of the Errors section, or a timeout of the collection."""
 
     kind: Trouble
@@ -111,8 +106,7 @@ class RasProblem:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RasProcess:
+class RasProcess(Struct, frozen=True):
     """A process by address."""
 
     host: str
@@ -120,8 +114,7 @@ class RasProcess:
     gpus: str
 
 
-@dataclass(frozen=True, slots=True)
-class RasJob:
+class RasJob(Struct, frozen=True):
     """The job summary (text)."""
 
     nodes: int
@@ -132,8 +125,7 @@ class RasJob:
     """Without pids: NCCL prints those of another node there (loop index in src/ras/client_support.cc)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RasEvent:
+class RasEvent(Struct, frozen=True):
     """One event of MONITOR (2.29 and later)."""
 
     name: str
@@ -144,8 +136,7 @@ class RasEvent:
     line: int = 0
 
 
-@dataclass(slots=True)
-class RasReport:
+class RasReport(Struct):
     """One answer to STATUS, or the events of one MONITOR."""
 
     source: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from whichrank.model.evidence import Ref
 from whichrank.model.grades import Grade
 
 
-@dataclass(frozen=True, slots=True)
-class OwnLine:
+class OwnLine(Struct, frozen=True):
     """What it says, of which rank, and what that rank was in by its words (a cause of the taxonomy)."""
 
     rank: int
@@ -22,8 +21,7 @@ class OwnLine:
     """It is what nearly all other ranks printed, and this one did not."""
 
 
-@dataclass(frozen=True, slots=True)
-class PostedFault:
+class PostedFault(Struct, frozen=True):
     """What lint says of code in a note or beside the logs."""
 
     code: str
@@ -40,8 +38,7 @@ class PostedFault:
     fix: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClosestCause:
+class ClosestCause(Struct, frozen=True):
     """The cause, how close (to be compared with other causes of the same evidence only), how much the words tell at
     all, and the closest line."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Severity, Subject
@@ -91,8 +92,7 @@ class ObservedWait(NamedTuple):
     ref: Ref
 
 
-@dataclass(slots=True)
-class SettingsFile:
+class SettingsFile(Struct):
     """What one input said."""
 
     label: str
@@ -136,8 +136,7 @@ class SettingsFile:
         return cls(label, kind, [], [], [], [])
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """All inputs together, and what is known of the place where they apply; what the rules judge."""
 
     files: tuple[SettingsFile, ...]

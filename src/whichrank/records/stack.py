@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from whichrank.records.dump import Frame
 
@@ -131,8 +132,7 @@ _STANDARD_LIBRARY = re.compile(r"(?:^|[/\\])(?:lib|lib64|Lib)[/\\](?:python3(?:\
 _TORCH_CHECKOUT = re.compile(r"/torch/(?:distributed|nn|cuda|autograd|utils|optim|multiprocessing|_\w+)[/.]")
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadStack:
+class ThreadStack(Struct, frozen=True):
     """One thread; `frames` innermost first."""
 
     name: str
@@ -144,8 +144,7 @@ class ThreadStack:
     """Line of the file where this thread begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessStack:
+class ProcessStack(Struct, frozen=True):
     """One process at one moment, as a tool saw it."""
 
     source: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 PATHS = ("LOC", "NVL", "PIX", "PXB", "PHB", "NODE", "SYS")
 """From near to far, in NCCL's and nvidia-smi's words."""
@@ -14,8 +15,7 @@ MEANING = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class HostTopology:
+class HostTopology(Struct, frozen=True):
     """GPUs and adapters of one host."""
 
     gpus: Sequence[int] = ()
@@ -30,8 +30,7 @@ class HostTopology:
     host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CableEnd:
+class CableEnd(Struct, frozen=True):
     """One end: `node01 mlx5_0` port 1, `leaf01` port 9."""
 
     node: str
@@ -43,8 +42,7 @@ class CableEnd:
         return f"{self.node} port {self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Cable:
+class Cable(Struct, frozen=True):
     a: CableEnd
     b: CableEnd
     speed: str = ""
@@ -53,8 +51,7 @@ class Cable:
     """`Could be …`: what iblinkinfo remarks."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankPlace:
+class RankPlace(Struct, frozen=True):
     """Where a rank's traffic enters the fabric."""
 
     rank: int

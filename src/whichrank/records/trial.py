@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from whichrank.model.evidence import Ref
 
@@ -11,8 +12,7 @@ Outcome = Literal["helped", "did not help", "unknown"]
 Symptom = Literal["hang", "crash", "slow", "corruption"]
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """A change (a row of `facts/interventions.csv`) and what came of it."""
 
     change: str
@@ -22,8 +22,7 @@ class Trial:
     """The evidence holds both runs, with the change and without; else somebody says so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(Struct, frozen=True):
     """What somebody says that the job does."""
 
     category: Symptom

@@ -5,9 +5,11 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from whichrank.model.errors import UsageError
 from whichrank.model.evidence import Coverage, Skipped, Source

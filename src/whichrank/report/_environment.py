@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from whichrank.model.settings import Setting
 
@@ -124,20 +125,20 @@ def findings_document(findings: Iterable[Finding], coverage: Coverage) -> dict[s
                 "cause": found.cause,
                 "severity": found.severity,
                 "confidence": found.confidence,
-                "subject": asdict(found.subject),
+                "subject": to_builtins(found.subject),
                 "message": found.message,
-                "evidence": [asdict(ref) for ref in found.evidence],
+                "evidence": to_builtins(found.evidence),
                 "fix": list(found.fix),
                 "consequence_of": [],
             }
             for index, found in enumerate(findings)
         ],
         "coverage": {
-            "sources": [{**asdict(source), "note": source.note or None} for source in coverage.sources],
+            "sources": [{**to_builtins(source), "note": source.note or None} for source in coverage.sources],
             "rules": {
                 "found": list(coverage.found),
                 "clear": list(coverage.clear),
-                "not_evaluated": [asdict(skipped) for skipped in coverage.not_evaluated],
+                "not_evaluated": to_builtins(coverage.not_evaluated),
             },
         },
     }

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Coverage, Ref, Source
 from whichrank.model.findings import CodePlace, Finding, Hold, Link, NextStep, Witness
@@ -33,8 +34,7 @@ DISTURBS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """One statement, the lines under it, and words to be kept exactly as they are."""
 
     text: str
@@ -43,8 +43,7 @@ class Point:
     inner: tuple[Point, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     title: str
     points: list[Point]
     numbered: bool = False
@@ -52,8 +51,7 @@ class Section:
     """May be hidden until asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(Struct, frozen=True):
     sentence: str
     label: str
     sections: list[Section] = field(default_factory=list)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from whichrank import __version__
 from whichrank.model.evidence import Coverage, Ref

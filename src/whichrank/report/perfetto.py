@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from whichrank import __version__
 from whichrank.model.verdict import Diagnosis
@@ -35,8 +35,7 @@ def render(diagnosis: Diagnosis) -> Iterator[str]:
     yield "\n]}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class _Instant:
+class _Instant(Struct, frozen=True):
     time_ns: int
     rank: int | None
     host: str
@@ -46,8 +45,7 @@ class _Instant:
     quote: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
+class _Scene(Struct, frozen=True):
     """What all events need to know: the clock, the tracks, and which rank stands for which."""
 
     begin: int

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.facts.messages import Signature
 from whichrank.facts.taxonomy import causes
@@ -35,8 +37,7 @@ SILENT = NotEvaluated("output of the job: logs of the ranks, of the launcher or 
 _MOST_REFS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """What a rule always says, whoever is meant."""
 
     code: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Category, Finding, Gpu, Grade, NextStep, NotEvaluated, Subject
@@ -73,8 +75,7 @@ def most_of(states: Sequence[GpuState], key: str) -> Callable[[GpuState], float 
 # -- the finding
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """What a rule says, whoever is meant."""
 
     code: str

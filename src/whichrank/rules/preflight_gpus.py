@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
+
+from msgspec import Struct
 
 from whichrank.model.findings import Severity
 from whichrank.model.preflight import Check, unhealthy
 from whichrank.records.inspection import items
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(Struct, frozen=True):
     """What is wrong with one GPU."""
 
     gpu: Any

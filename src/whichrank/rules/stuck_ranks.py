@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject

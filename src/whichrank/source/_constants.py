@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from whichrank.records.settings import UNKNOWN
 
@@ -13,8 +14,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 DEPTH_LIMIT = 8
 
 
-@dataclass(slots=True)
-class Constants:
+class Constants(Struct):
     """Names that a file assigns once, and functions that return something."""
 
     assigned: dict[str, list[ast.expr]] = field(default_factory=dict)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.facts.environment import catalogue
 from whichrank.source._constants import Constants
@@ -86,8 +88,7 @@ _NAMES = re.compile(r"\b([A-Z][A-Z0-9_]+)=")
 STEP_LIMIT, CALL_DEPTH = 50_000, 12
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A variable that is set after what reads it."""
 
     name: str
@@ -98,8 +99,7 @@ class Found:
     event_label: str = ""
 
 
-@dataclass(slots=True)
-class OwnClass:
+class OwnClass(Struct):
     """A class of the program: its methods, and its fields by name."""
 
     node: ast.ClassDef
@@ -115,8 +115,7 @@ class OwnClass:
         self.fields = tuple(target.id for target in targets if isinstance(target, ast.Name))
 
 
-@dataclass(slots=True)
-class File:
+class File(Struct):
     """A file that is followed: its functions, and what its names stand for."""
 
     tree: ast.Module
@@ -211,8 +210,7 @@ def followed(
     return sorted(walk.found.values(), key=lambda found: getattr(found.node, "lineno", 0)), walk.barriers
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     file: File
     elsewhere: Elsewhere | None = None
     known: Known = field(default_factory=dict)

@@ -6,7 +6,8 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.facts.environment import catalogue, counts, in_family, is_read, unread
 from whichrank.facts.releases import Release, release_in
@@ -41,8 +42,7 @@ def read(text: str, label: str, first_line: int = 1) -> SettingsFile:
     return out
 
 
-@dataclass(slots=True)
-class _Program:
+class _Program(Struct):
     out: SettingsFile
     lines: list[str]
     first_line: int

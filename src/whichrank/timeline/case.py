@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from whichrank.model.evidence import Source
 from whichrank.records.dump import Dump, Frame, GroupMembers
@@ -74,8 +74,7 @@ if TYPE_CHECKING:
     from whichrank.timeline.steps.analysis import Steps
 
 
-@dataclass
-class Case:
+class Case(Struct, dict=True):
     """What rules judge. Parts are worked out when they are first asked for."""
 
     lineup: Lineup | None = None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.model.findings import Gpu
 from whichrank.records.events.base import Event
@@ -29,8 +31,7 @@ LATER_NS = 3600 * 10**9
 _FUNCTION = ~0xF
 
 
-@dataclass(slots=True)
-class Hardware:
+class Hardware(Struct):
     """What the hosts say of themselves, with hosts named as the job names them."""
 
     kernel: list[KernelEvent] = field(default_factory=list)

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model import grades
@@ -34,8 +36,7 @@ _LISTED = 0.3
 Fit = Callable[[Finding], Argument | None]
 
 
-@dataclass(slots=True)
-class Choice:
+class Choice(Struct):
     """The verdict, and how the findings hang together."""
 
     verdict: Verdict

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tests.timeline.by_hand import Did, dump
 from whichrank.evidence.collectors.outline import loops, of_stacks

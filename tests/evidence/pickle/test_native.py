@@ -6,7 +6,6 @@ import pickle
 import random
 import resource
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -50,13 +49,13 @@ def assert_same(one, other):
         assert repr(one) == repr(other)
         return
     assert (one.quality, one.note) == (other.quality, other.note)
-    for field in fields(one.records[0]):
-        a, b = getattr(one.records[0], field.name), getattr(other.records[0], field.name)
+    for name in one.records[0].__struct_fields__:
+        a, b = getattr(one.records[0], name), getattr(other.records[0], name)
         if isinstance(a, np.ndarray):
-            assert a.dtype == b.dtype, field.name
-            assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), field.name
+            assert a.dtype == b.dtype, name
+            assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), name
         else:
-            assert a == b, field.name
+            assert a == b, name
 
 
 @pytest.mark.parametrize("path", PICKLES, ids=lambda path: f"{path.parent.name}-{path.name}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.intake import claim

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.timeline.by_hand import Did, dump, lined_up
 from whichrank.timeline.collectives.channels import channels, direction, in_batch

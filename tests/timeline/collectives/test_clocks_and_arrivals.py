@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs.pretend import Plan
 from tests.jobs.pretend_dumps import HOST, read, write

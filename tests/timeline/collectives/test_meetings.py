@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from tests.timeline.by_hand import Did, dump, lined_up, steps
 from whichrank.timeline.collectives.meetings import KEEP_PENDING, find_meetings

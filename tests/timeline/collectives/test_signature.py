@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.timeline.by_hand import Did, call
 from whichrank.timeline.collectives.signature import bare_name, differs_in, proves_all_joined, signature

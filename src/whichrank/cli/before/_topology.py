@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
 
 from whichrank.cli.terminal.output import write
 from whichrank.cli.terminal.wrapping import fitted, wrapped
@@ -45,11 +46,11 @@ def draw(
     if format_ == "json":
         document = {
             "schema_version": 1,
-            "ranks": [{**asdict(place), "words": place.words()} for place in places],
+            "ranks": [{**to_builtins(place), "words": place.words()} for place in places],
             "blamed": guilty.cables(found) if guilty else [],
             "notes": notes,
-            "graphs": [asdict(graph) for graph in found.graphs],
-            "cables": [asdict(cable) for cable in found.cables],
+            "graphs": to_builtins(found.graphs),
+            "cables": to_builtins(found.cables),
         }
         write([json.dumps(document, indent=2) + "\n"], output)
         return 0
@@ -98,8 +99,7 @@ def _asked(engine: Engine, agent: Sequence[str], probes: list[str]) -> dict[str,
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Hardware:
+class _Hardware(Struct, frozen=True):
     """What the hosts have, as far as the budget depends on it."""
 
     free: tuple[int, str] | None = None
@@ -158,7 +158,7 @@ def tell_budget(
     if format_ == "json":
         document = {
             "schema_version": 1, "ranks": job.world_size, "ranks_per_host": each,
-            "parts": [asdict(part) for part in parts], "bytes": total,
+            "parts": to_builtins(parts), "bytes": total,
             "free_bytes": free[0] if free else None, "free_on": free[1] if free else None,
         }  # fmt: skip
         write([json.dumps(document, indent=2) + "\n"], output)

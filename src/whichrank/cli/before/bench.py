@@ -6,11 +6,11 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from whichrank.cli.options.fleet import engine_of, fleet_options, python_of
 from whichrank.cli.terminal.output import must_be_writable, write

@@ -93,8 +93,9 @@ def command(
 
 def _of_nodes(options: dict[str, Any], job: str, limit_s: float, progress: ProgressLine, *, quiet: bool) -> StackReport:
     """From all nodes into a folder that goes again, and merged."""
-    from dataclasses import replace
     from tempfile import TemporaryDirectory
+
+    from msgspec.structs import replace
 
     from whichrank.cli.terminal.hosts_that_answered import tell_nodes
     from whichrank.flows.stacks import stacks_of_files

@@ -8,8 +8,9 @@ shared objects shared, and stops at its limits. A file that ends early yields wh
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from whichrank.evidence.pickle.machine import CutShortError, DamagedError, Limits, Machine, i4, rare, u2, u4
 from whichrank.evidence.pickle.repeats import Repeats, Shape
@@ -20,8 +21,7 @@ _LONGEST_OPERAND = 9  # bytes, opcode included
 _DEFAULT = Limits()
 
 
-@dataclass(slots=True)
-class Decoded:
+class Decoded(Struct):
     """What came out of a pickle, complete or not."""
 
     value: Any

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from whichrank.evidence.pickle.machine import CutShortError, DamagedError, Limits, Machine, i4, rare, u2, u4
 from whichrank.model.errors import UnreadableError
@@ -27,8 +28,7 @@ class Pairs(list[tuple[Any, Any]]):
         return next((value for name, value in reversed(self) if type(name) is str and name == key), otherwise)
 
 
-@dataclass(slots=True)
-class Thing:
+class Thing(Struct):
     """A class, function or object of the pickle; `kind` is its dotted name."""
 
     kind: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from whichrank.model.errors import UnreadableError
 
@@ -26,8 +27,7 @@ u8 = struct.Struct("<Q").unpack_from
 f8 = struct.Struct(">d").unpack_from
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What one pickle may cost. A step leaves at most some 80 bytes behind (an empty container)."""
 
     steps: int = 4_000_000

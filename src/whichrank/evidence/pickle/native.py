@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from whichrank.evidence.extension import built
 
@@ -30,8 +31,7 @@ class Wanted(NamedTuple):
     """What is known of records, by the bytes of everything else in them (a dict)."""
 
 
-@dataclass(slots=True)
-class Records:
+class Records(Struct):
     """A well-formed pickle: the list of records as columns, and what stood beside it."""
 
     rest: dict[Any, Any]

@@ -10,8 +10,9 @@ than the opcode loop, and three times faster than one regular expression per rec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 _MAX_RECORD = 4096  # bytes; 51 frames (Python and C++) make some 400
 _MAX_SITES = 4096
@@ -41,8 +42,7 @@ _USES = {0x61: 1, 0x73: 2, 0x85: 1, 0x86: 2, 0x87: 3}
 """What APPEND, SETITEM and the tuples take off the stack."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """Which dicts are records (they have the key `marker`), and which of their keys hold changing numbers."""
 
     marker: str
@@ -59,8 +59,7 @@ class Number(NamedTuple):
     offset: int
 
 
-@dataclass(slots=True, eq=False)
-class Layout:
+class Layout(Struct, eq=False):
     """Where the payload lies in records of one length."""
 
     size: int
@@ -69,8 +68,7 @@ class Layout:
     sites: dict[int, Site] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
-class Site:
+class Site(Struct, eq=False):
     """Records that differ in payload only: the first one decoded, the bytes of the others in order."""
 
     index: int

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from whichrank.evidence.collectors.tools import ask
 from whichrank.model.preflight import Launch
@@ -30,8 +31,7 @@ class Absent(Missing):
     """The host does not have what the probe looks at: there is nothing to check."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where to look: this machine, or a recorded tree of another (`proc/`, `sys/`, `commands/` below `root`)."""
 
     root: Path = Path("/")

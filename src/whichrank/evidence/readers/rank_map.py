@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.prefixes import Clock, clock_of, listen, prefix_of

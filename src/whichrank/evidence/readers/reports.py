@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from whichrank.evidence.text.quotations import DOCUMENTS
 from whichrank.evidence.text.text_file import is_text
@@ -186,8 +187,7 @@ _TIMES = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
+class _Unit(Struct, frozen=True):
     """A sentence, or an item of a list with what its heading says."""
 
     text: str

@@ -8,7 +8,8 @@ steps so far: the last line has the best one.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.evidence.text.prefixes import Clock, listen
 from whichrank.evidence.text.tail import tail

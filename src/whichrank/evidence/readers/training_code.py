@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
@@ -147,8 +148,7 @@ class _Line:
         self.indent = len(expanded) - len(expanded.lstrip())
 
 
-@dataclass
-class _Branch:
+class _Branch(Struct):
     """One arm of a condition on the rank."""
 
     line: _Line

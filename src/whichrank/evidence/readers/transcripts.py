@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
@@ -32,8 +33,7 @@ _BADLY = re.compile(
 )
 
 
-@dataclass(slots=True)
-class _Command:
+class _Command(Struct):
     """One command and how it went."""
 
     program: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct, field
 
 from whichrank.evidence.archives import Limits, Unpacker
 from whichrank.evidence.intake import SKIPPED_FOLDERS
@@ -17,8 +18,7 @@ NESTING = 3
 _HEAD = 4096
 
 
-@dataclass(slots=True)
-class File:
+class File(Struct):
     """One file; an archive or a compressed file holds others."""
 
     name: str

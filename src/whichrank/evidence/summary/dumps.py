@@ -8,12 +8,12 @@ rest is cut off as the ring buffer itself would have done. Calls and groups are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from whichrank.model.errors import UnreadableError
 from whichrank.records.dump import COMPLETED, Call, Dump, GroupStatus, LocalGroup
@@ -60,8 +60,7 @@ def shortened(dump: Dump) -> Dump:
     )  # fmt: skip
 
 
-@dataclass(slots=True)
-class Shared:
+class Shared(Struct):
     """What dumps share, by its packed form."""
 
     packed: list[bytes] = field(default_factory=list)
@@ -137,8 +136,7 @@ def _bytes(column: npt.NDArray[Any]) -> bytes:
     return column.view(np.uint8).reshape(len(column), column.dtype.itemsize).T.tobytes() if len(column) else b""
 
 
-@dataclass(slots=True)
-class Tables:
+class Tables(Struct):
     """Calls and groups by their packed form, over all summaries that are read: equal ones become one object."""
 
     calls: dict[bytes, Call] = field(default_factory=dict)

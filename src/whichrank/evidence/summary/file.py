@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import lzma
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from whichrank.evidence.summary import dumps, smaller, values
 from whichrank.evidence.summary.head import MAGIC
@@ -32,8 +32,7 @@ _NAMED = 4
 SHORTENED = "its end, in a summary"
 
 
-@dataclass(slots=True)
-class Part:
+class Part(Struct):
     """What became of one file."""
 
     item: Item
@@ -44,16 +43,14 @@ class Part:
     """What is kept of a text, each line at its place."""
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """All parts, and what the intake refused."""
 
     parts: list[Part] = field(default_factory=list)
     refused: list[Source] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Taken:
+class Taken(Struct):
     """What all summaries together say."""
 
     outcomes: list[tuple[Item, list[tuple[str, Reading]]]] = field(default_factory=list)

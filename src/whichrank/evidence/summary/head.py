@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from whichrank.model.contracts import Item
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whichrank.model.contracts import Item
 
 MAGIC = b"whichrank-summary 1\n"
 NAME = "summary.whichrank"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from whichrank.records.nccl import CommCalls, KeptLines, NcclLog
 from whichrank.records.network import TcpSocket

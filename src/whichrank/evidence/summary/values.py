@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, structs
 
 from whichrank.model.errors import UnreadableError
 from whichrank.records.events.base import Event, name_of
@@ -29,7 +29,7 @@ _FEW = 8
 
 
 @cache
-def kinds() -> dict[str, type]:
+def kinds() -> dict[str, type[Struct]]:
     """Name -> class of everything that readers give."""
     package = import_module("whichrank.records")
     modules = [import_module(entry.name) for entry in walk_packages(package.__path__, f"{package.__name__}.")]
@@ -39,22 +39,18 @@ def kinds() -> dict[str, type]:
         _name(value): value
         for module in modules
         for value in vars(module).values()
-        if isinstance(value, type) and _is_record(value) and value.__module__ == module.__name__
+        if isinstance(value, type) and issubclass(value, Struct) and value.__module__ == module.__name__
     }
-
-
-def _is_record(kind: type) -> bool:
-    return dataclasses.is_dataclass(kind) or issubclass(kind, Event)
 
 
 def _name(kind: type) -> str:
     return name_of(kind) if issubclass(kind, Event) else kind.__name__
 
 
-def plain(record: Any) -> list[Any]:
+def plain(record: Struct) -> list[Any]:
     """A record as its kind and its values; what is as the kind has it by default is left out."""
     values = msgspec.to_builtins(record, enc_hook=_column, builtin_types=(bytes,))
-    kind: type = type(record)
+    kind = type(record)
     for name, value in _defaults(kind).items():
         if values[name] == value and type(values[name]) is type(value):
             del values[name]
@@ -62,10 +58,12 @@ def plain(record: Any) -> list[Any]:
 
 
 @cache
-def _defaults(kind: type) -> dict[str, Any]:
-    if not dataclasses.is_dataclass(kind):
+def _defaults(kind: type[Struct]) -> dict[str, Any]:
+    if issubclass(kind, Event):
         return {}  # msgspec leaves them out
-    return {f.name: f.default for f in dataclasses.fields(kind) if isinstance(f.default, str | int | float | None)}
+    optional = kind.__struct_fields__[len(kind.__struct_fields__) - len(kind.__struct_defaults__) :]
+    defaults = zip(optional, kind.__struct_defaults__, strict=True)
+    return {name: default for name, default in defaults if isinstance(default, str | int | float | None)}
 
 
 def restored(value: Any) -> Any:
@@ -92,7 +90,7 @@ def _renewed(name: str, values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return values.get("kind"), data | shared
 
 
-def _restored(kind: type, values: Any, *, strict: bool) -> Any:
+def _restored(kind: type[Struct], values: Any, *, strict: bool) -> Any:
     shape = _shape(kind)
     found = msgspec.convert(values, shape, dec_hook=_uncolumn, strict=strict)
     if isinstance(found, NcclLog):
@@ -101,33 +99,30 @@ def _restored(kind: type, values: Any, *, strict: bool) -> Any:
         return found
     if not all(_is_value(value) for value in found.data.values()):
         raise ValueError("data of an event that is none")
-    return kind(**{field.name: getattr(found, field.name) for field in dataclasses.fields(kind)})
+    return kind(**structs.asdict(found))
 
 
 def _relink(log: NcclLog) -> None:
     """A log's calls belong to its own processes: the same objects, not copies."""
     for calls in log.calls:
         own = next((process for process in log.processes if process == calls.process), calls.process)
-        object.__setattr__(calls, "process", own)
+        calls.process = own
 
 
 @cache
-def _shape(kind: type) -> Any:
+def _shape(kind: type[Struct]) -> Any:
     """What is checked by: the class itself, or one like it whose `data` may hold what msgspec has no type for."""
     try:
         msgspec.msgpack.Decoder(kind, dec_hook=_uncolumn)
     except TypeError:
-        hints = get_type_hints(kind)
         fields: list[Any] = []
-        for field in dataclasses.fields(kind):
-            type_ = dict[str, Any] if field.name == "data" else hints[field.name]
-            if field.default is not dataclasses.MISSING:
-                fields.append((field.name, type_, dataclasses.field(default=field.default)))
-            elif field.default_factory is not dataclasses.MISSING:
-                fields.append((field.name, type_, dataclasses.field(default_factory=field.default_factory)))
+        for field in structs.fields(kind):
+            type_ = dict[str, Any] if field.name == "data" else field.type
+            if field.default_factory is not msgspec.NODEFAULT:
+                fields.append((field.name, type_, msgspec.field(default_factory=field.default_factory)))
             else:
-                fields.append((field.name, type_))
-        return dataclasses.make_dataclass(kind.__name__, fields)
+                fields.append((field.name, type_, msgspec.field(default=field.default)))
+        return msgspec.defstruct(kind.__name__, fields)
     return kind
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timezone
+
+from msgspec import Struct
 
 from whichrank.model.moments import rfc3339_ns
 
@@ -13,8 +14,7 @@ _ADDRESS = re.compile(r"\s{2,8}inet6? ([\da-f.:]{2,45})/\d{1,3}\b")
 _NOWHERE = ("127.", "::1", "fe80", "169.254.")
 
 
-@dataclass(slots=True)
-class Moment:
+class Moment(Struct):
     """When a look was taken, and the address that the namespace is known by."""
 
     taken_ns: int | None = None

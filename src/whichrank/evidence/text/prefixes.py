@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
+
+from msgspec import Struct
 
 from whichrank.evidence.text.own_prefix import hosts_named, learn
 from whichrank.model.contracts import Item
@@ -96,8 +97,7 @@ _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-@dataclass(slots=True)
-class Voice:
+class Voice(Struct):
     """Who spoke a line, as far as its prefixes say, and the words themselves; all readers of a file share it."""
 
     text: str
@@ -394,8 +394,7 @@ _PATH_RANK = re.compile(r"(?:^|[^a-z0-9])(?:([a-z]+)[_-])?rank[_-]?(\d{1,7})(?![
 _PATH_ATTEMPT = re.compile(r"(?:^|[/\\])attempt_(\d{1,6})[/\\](\d{1,6})(?=[/\\])")
 
 
-@dataclass(frozen=True, slots=True)
-class PathHint:
+class PathHint(Struct, frozen=True):
     """Who wrote a file, by its path. A lone number in a file name is not a rank: it may be a pid."""
 
     rank: int | None = None

@@ -8,11 +8,12 @@ matters. Lines that are left out become empty ones, so that the others keep thei
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.evidence.text import shared_pass, tracebacks
 from whichrank.evidence.text.chunks import Chunk, Indices
@@ -35,8 +36,7 @@ Hashes = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class _Units:
+class _Units(Struct, frozen=True):
     """Telling lines and whole tracebacks, in the order of the file."""
 
     line: Indices

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.records.dump import Frame
 
@@ -26,8 +27,7 @@ _MOST_MESSAGE = 40
 _MOST_STRANGERS = 40
 
 
-@dataclass(slots=True)
-class Trace:
+class Trace(Struct):
     """A traceback in the making: of one voice."""
 
     line: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 from xml.etree import ElementTree as ET
+
+from msgspec import Struct
 
 from whichrank.model.errors import UnreadableError
 from whichrank.records.topology import HostTopology
@@ -12,8 +13,7 @@ from whichrank.records.topology import HostTopology
 _MOST = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """One way that NCCL found to run collectives."""
 
     pattern: str

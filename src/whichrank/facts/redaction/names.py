@@ -6,9 +6,10 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct, field
 
 from whichrank.facts.redaction import harmless, host_places
 
@@ -27,8 +28,7 @@ _SHORT, _DEEPEST = 10, 100
 be a branch in a branch."""
 
 
-@dataclass(slots=True)
-class Names:
+class Names(Struct):
     """What was learned. Hosts are numbered in their natural order once all is known, so that lists stay lists."""
 
     hosts: dict[str, int] = field(default_factory=dict)

@@ -7,11 +7,11 @@ on one of them. All of them carry standard streams both ways.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """Hosts, and how to run a command there."""
 
     name: str

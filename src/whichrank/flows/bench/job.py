@@ -15,8 +15,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import IO, Any
+
+from msgspec import Struct, field
 
 from whichrank.model.errors import UsageError
 
@@ -30,8 +31,7 @@ _END_S = 8.0
 _KILL_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """In seconds."""
 
     whole_s: float = 600.0
@@ -46,8 +46,7 @@ class Limits:
         return self.silence_s * 0.75
 
 
-@dataclass(slots=True)
-class Told:
+class Told(Struct):
     """What the first rank said, line by line, and why it was stopped if it was."""
 
     lines: list[Line] = field(default_factory=list)

@@ -8,9 +8,11 @@ import random
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.facts.bandwidth import COLLECTIVES, expected
 from whichrank.fleet.engines import Engine
@@ -27,8 +29,7 @@ _RANKS = ("-m", "whichrank.worker.ranks")
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What to run."""
 
     collectives: Sequence[str] = COLLECTIVES
@@ -51,8 +52,7 @@ class Plan:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
+class Bench(Struct, frozen=True):
     """What was measured and found."""
 
     run: BenchRun
@@ -159,7 +159,7 @@ def run_of(lines: Sequence[Mapping[str, Any]]) -> BenchRun:
 
 
 def result_of(line: Mapping[str, Any]) -> BenchResult:
-    names = BenchResult.__dataclass_fields__
+    names = BenchResult.__struct_fields__
     return BenchResult(**{key: value for key, value in line.items() if key in names})
 
 

@@ -8,9 +8,10 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from whichrank.evidence import nccl_tests
 from whichrank.model.errors import UnreadableError, UsageError

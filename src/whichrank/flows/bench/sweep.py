@@ -9,9 +9,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from statistics import geometric_mean, median
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.fleet.engines import Engine
 from whichrank.fleet.host_helpers import host_helpers
@@ -39,8 +41,7 @@ _LEAST_GAIN = 0.1
 """Less is not worth a setting that the next version may make wrong: own threshold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """What one candidate gave, run by run, in GB/s (or 1/s for a barrier)."""
 
     settings: Settings
@@ -48,8 +49,7 @@ class Trial:
     failed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(Struct, frozen=True):
     """The outcome: the settings to use, or none."""
 
     winner: Settings
@@ -152,8 +152,7 @@ def sweep(
     return _rematch(race, finalists, {n: [] for n in (-1, *finalists)})
 
 
-@dataclass(slots=True)
-class _Race:
+class _Race(Struct):
     """Runs within a budget of time."""
 
     run: Callable[[Settings], float]

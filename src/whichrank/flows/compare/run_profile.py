@@ -7,10 +7,11 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from msgspec import Struct, field
 
 from whichrank.evidence.collectors import conditions
 from whichrank.evidence.intake import collect
@@ -32,8 +33,7 @@ _UNIQUE = re.compile(
 """Arguments that name a run, a port, or where its output goes."""
 
 
-@dataclass(slots=True)
-class Profile:
+class Profile(Struct):
     """What is known of a run."""
 
     whole: bool = False

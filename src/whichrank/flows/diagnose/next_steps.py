@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.findings import NextStep
 from whichrank.model.grades import SUPPORTED

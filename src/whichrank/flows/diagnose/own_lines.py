@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.facts.messages import recognise
 from whichrank.facts.phases import activity_in

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from whichrank.evidence.intake import collect
 from whichrank.facts import site

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import cast
+
+from msgspec import Struct
 
 from whichrank.facts.environment import version
 from whichrank.flows.discovery import rules_below
@@ -23,8 +24,7 @@ SOURCED_LIMIT = 1 << 20
 _WEIGHT = {"error": 0, "warning": 1, "info": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class LintResult:
+class LintResult(Struct, frozen=True):
     """Findings in the order of files and lines, and what was looked at."""
 
     findings: tuple[Finding, ...]

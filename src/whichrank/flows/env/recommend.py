@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import cast
+
+from msgspec import Struct
 
 from whichrank.facts.environment import version
 from whichrank.facts.purposes import ASSUMED_TORCH, recommended, without_those_set
@@ -32,8 +33,7 @@ _NOT_A_NETWORK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """Settings, and for what they were chosen."""
 
     purpose: Purpose

@@ -6,10 +6,12 @@ import hashlib
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from whichrank.facts import taxonomy
 from whichrank.flows.history import store
@@ -32,8 +34,7 @@ _BY_THE_HOST = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Struct, frozen=True):
     """Something that more than one job was lost to."""
 
     kind: Kind

@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from whichrank.model.errors import WhichrankError
 
@@ -41,8 +42,7 @@ class HistoryError(WhichrankError):
     exit_code = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One verdict of one job."""
 
     id: str
@@ -62,7 +62,7 @@ class Entry:
     """`file:line in function`."""
 
 
-_COLUMNS = tuple(field.name for field in fields(Entry))
+_COLUMNS = Entry.__struct_fields__
 _LISTS = ("ranks", "hosts", "gpus", "code")
 
 

@@ -6,10 +6,11 @@ import os
 import re
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
+
+from msgspec import Struct, field
 
 from whichrank.flows.discovery import rules_below
 from whichrank.model.errors import UsageError
@@ -29,16 +30,14 @@ _ALIKE = {"rank0-only-collective": "conditional-collective"}
 _WEIGHT = {"error": 0, "warning": 1, "info": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class CodeFile:
+class CodeFile(Struct, frozen=True):
     path: Path
     label: str
     name: str
     """As imports call it."""
 
 
-@dataclass(slots=True)
-class CodeLint:
+class CodeLint(Struct):
     """Findings in the order of files and lines, and what was looked at."""
 
     findings: list[Finding]

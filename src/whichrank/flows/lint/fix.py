@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from whichrank.flows.lint.check import CodeLint, line_of
 from whichrank.model.errors import UsageError
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from whichrank.source.code.fixes import Wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One file, before and after."""
 
     path: Path

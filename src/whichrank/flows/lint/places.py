@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from whichrank.flows.lint.check import line_of, lint
 from whichrank.model.errors import WhichrankError

@@ -6,9 +6,10 @@ import ast
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from whichrank.facts import messages, site, taxonomy
 from whichrank.flows import explain
@@ -21,8 +22,7 @@ _SHAPE = re.compile(r"[A-Z]{3,5}\d{3}")
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(Struct, frozen=True):
     """One defect of a plug-in."""
 
     kind: str
@@ -31,8 +31,7 @@ class Complaint:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """What was looked at, and what is wrong with it."""
 
     rules: tuple[str, ...]

@@ -10,13 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
 from functools import partial
 from importlib import util
 from pathlib import Path
 from types import ModuleType
 
 import msgspec
+from msgspec.structs import replace
 
 from whichrank.facts import messages, site
 from whichrank.facts.taxonomy import causes
@@ -161,9 +161,7 @@ def ask(module: ModuleType, case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(said: _Said) -> Finding:
-    return Finding(
-        **{field.name: getattr(said, field.name) for field in fields(Finding) if field.name != "certificate"}
-    )
+    return Finding(**{name: getattr(said, name) for name in Finding.__struct_fields__ if name != "certificate"})
 
 
 # -- in the child

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from whichrank.flows.preflight.topology import Map, cable_of, cables_of, place
 from whichrank.model.errors import UsageError
 from whichrank.records.topology import RankPlace
 
 
-@dataclass(frozen=True, slots=True)
-class Blamed:
+class Blamed(Struct, frozen=True):
     """The culprits of a verdict, or those that could be."""
 
     ranks: tuple[int, ...] = ()

@@ -6,8 +6,10 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from types import ModuleType
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from whichrank.fleet.engines import Engine
 from whichrank.fleet.host_helpers import HostHelpers, Reply, host_helpers
@@ -29,8 +31,7 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """How far to look."""
 
     launch: Launch
@@ -45,8 +46,7 @@ class Wishes:
     """Throughput by iperf3, where hosts have it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preflight:
+class Preflight(Struct, frozen=True):
     """What was found."""
 
     hosts: Mapping[str, Sequence[HostCheck]]

@@ -10,9 +10,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from whichrank.facts.environment import rows
 
@@ -20,8 +21,7 @@ Strategy = Literal["none", "ddp", "fsdp"]
 Transport = Literal["p2p", "net", "socket"]
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """What will be trained, as far as memory for communication depends on it."""
 
     world_size: int
@@ -46,8 +46,7 @@ class Job:
     """Measured; None: estimated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     what: str
     octets: int
     how: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from whichrank.evidence.probes.names import usual
 from whichrank.fleet.host_helpers import HostHelpers
@@ -14,8 +15,7 @@ from whichrank.records.inspection import Attempt, Clock, Rate, RdmaRate, Volley
 ASK_S = 30.0
 
 
-@dataclass(slots=True)
-class Measurements:
+class Measurements(Struct):
     """All that is known about the ways between hosts."""
 
     attempts: list[Attempt] = field(default_factory=list)
@@ -31,8 +31,7 @@ class Measurements:
     rdma_slow: dict[str, Blame] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Peers:
+class Peers(Struct):
     """How the hosts of a run reach each other."""
 
     host_helpers: HostHelpers

@@ -6,10 +6,12 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.evidence.topology import fabric, nccl_dumps
 from whichrank.model.contracts import Item
@@ -23,8 +25,7 @@ _P2P = ("LOC", "NVL", "PIX", "PXB")
 _NAMED = 8
 
 
-@dataclass(slots=True)
-class Map:
+class Map(Struct):
     """What was read, and what it says."""
 
     hosts: list[HostTopology] = field(default_factory=list)

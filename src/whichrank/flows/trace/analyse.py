@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from whichrank.evidence.readers import kineto
 from whichrank.evidence.trace_files import is_trace_file

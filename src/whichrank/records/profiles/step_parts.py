@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class StepParts:
+class StepParts(Struct, frozen=True):
     """The data time and the step time of one rank in one file, added up over its lines."""
 
     source: str

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from whichrank.records.profiles.trace import Bytes, Collective, Filled, Ints, Longs
 
@@ -22,8 +21,7 @@ def _longs() -> Longs:
     return np.empty(0, np.int64)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Links:
+class Links(Struct, eq=False):
     """The chain of one rank: what it does in order. Between two links it is on its own."""
 
     kind: Bytes = field(default_factory=lambda: np.empty(0, np.int8))
@@ -44,8 +42,7 @@ class Links:
         return len(self.kind)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Calls:
+class Calls(Struct, eq=False):
     """Collectives of one rank in order of their starts."""
 
     start: Longs = field(default_factory=_longs)
@@ -62,8 +59,7 @@ class Calls:
         return len(self.start)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Map:
+class Map(Struct, eq=False):
     """What was going on, for drawing: moments at which it changes, and into what."""
 
     at: Longs = field(default_factory=_longs)
@@ -74,8 +70,7 @@ COMPUTES, OVERLAPS, EXPOSED, MOVES, IDLES = range(5)
 """States of the map; idle ones carry their reason: IDLES + reason."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class RankSteps:
+class RankSteps(Struct, eq=False):
     """All that is kept of one profile; columns of steps have one row per step."""
 
     source: str

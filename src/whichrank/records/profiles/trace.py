@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from msgspec import Struct, field
 
 if TYPE_CHECKING:  # it takes longer to import than a profile of a few megabytes to read
     import numpy.typing as npt
@@ -25,8 +25,7 @@ def _longs() -> Longs:
     return np.empty(0, np.int64)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Spans:
+class Spans(Struct, eq=False):
     """Columns have one row per span, in order of their starts."""
 
     start: Longs = field(default_factory=_longs)
@@ -96,8 +95,7 @@ class Lane(NamedTuple):
     """Whether its spans name the stream they ran on."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Trace:
+class Trace(Struct, eq=False):
     """A profile of one process."""
 
     source: str

@@ -6,19 +6,18 @@ Any report can draw one: rows with a label, the moments at which their state cha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from whichrank.report._words import safe
 
 SCRIPT = "map.js"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One rank: its states from each moment on, in microseconds from the map's beginning."""
 
     label: str
@@ -35,8 +34,7 @@ class Row:
     """What rows can be ordered by: rank, host, tp, dp, pp."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     name: str
     colour: str
     """A custom property of the style sheet: `--compute`, `--exposed`, …"""

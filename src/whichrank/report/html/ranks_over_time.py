@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from whichrank.model.verdict import Diagnosis, Position, RankInfo, Wait
 from whichrank.model.views import Slice, Track
@@ -141,8 +142,7 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {ranges(ranks, 6)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """Ranks that stand at the same place in the same state."""
 
     ranks: tuple[int, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from whichrank.model.step_report import Advice, Bucket, BucketSize, CollectiveShare, RankShares, StepReport, Straggler
 from whichrank.report._coverage import lines
@@ -14,8 +15,7 @@ MANY = 16
 """Beyond this many ranks a table shows the extremes and the median."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Headings and rows; the first column is text."""
 
     headings: tuple[str, ...]
@@ -23,8 +23,7 @@ class Table:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One section: a table, points, or both. A point is a text and details below it."""
 
     title: str
@@ -32,8 +31,7 @@ class Part:
     points: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(Struct, frozen=True):
     headline: str
     label: str
     parts: tuple[Part, ...]

@@ -8,6 +8,8 @@ import operator
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import asdict
+
 from whichrank import __version__
 from whichrank.model.step_report import Advice, CollectiveShare, RankShares, StepReport, Straggler
 from whichrank.report import json as base
@@ -34,8 +36,8 @@ def as_document(report: StepReport) -> dict[str, Any]:
         "stragglers": [_straggler(one) for one in report.stragglers],
         "advice": [_advice(one) for one in report.advice],
         "collectives": [_collective(one) for one in report.collectives],
-        "buckets": [one._asdict() for one in report.buckets],
-        "bucket_sizes": [one._asdict() for one in report.bucket_sizes],
+        "buckets": [asdict(one) for one in report.buckets],
+        "bucket_sizes": [asdict(one) for one in report.bucket_sizes],
         "matched_collectives": report.matched,
         "replay_error_pct": _rounded(report.replay_error_pct, 3),
         "notes": list(report.notes),
@@ -92,7 +94,7 @@ def _advice(one: Advice) -> dict[str, Any]:
 
 
 def _collective(one: CollectiveShare) -> dict[str, Any]:
-    found = one._asdict()
+    found = asdict(one)
     return {key: _rounded(value, 3) if isinstance(value, float) else value for key, value in found.items()}
 
 

@@ -24,8 +24,9 @@ The line may be true and have nothing to do with the failure: the confidence sta
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import cast
+
+from msgspec.structs import replace
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, Grade, NotEvaluated, Subject

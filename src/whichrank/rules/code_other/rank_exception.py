@@ -31,7 +31,8 @@ Without prefixes or one file per rank, nothing says whose traceback it is: run w
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated

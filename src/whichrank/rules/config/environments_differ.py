@@ -24,7 +24,8 @@ What a program sets after its start is not seen.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
@@ -39,8 +40,7 @@ CAUSE = "wrong-environment"
 _SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Environment:
+class _Environment(Struct, frozen=True):
     """What one rank, or the ranks of one host, were started with, as far as it is told."""
 
     ranks: tuple[int, ...]

@@ -22,7 +22,7 @@ The program may read such a name itself; then its own setting is meant. A longer
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.facts.environment import unread
 from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject

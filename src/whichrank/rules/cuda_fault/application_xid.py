@@ -28,7 +28,8 @@ The driver's pid is the host's; a container may know the process by another numb
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.facts import xids
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject

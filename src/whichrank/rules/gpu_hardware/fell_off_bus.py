@@ -25,7 +25,8 @@ The log says that the link is gone, not which part failed.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated

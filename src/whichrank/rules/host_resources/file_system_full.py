@@ -19,7 +19,7 @@ df tells the state when it was run, not when the job failed.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject

@@ -24,7 +24,8 @@ One look is one moment.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.host import HostProcess, HostState

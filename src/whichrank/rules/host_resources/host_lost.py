@@ -28,7 +28,8 @@ each takes the other for lost; the one whose own link is down is told by its int
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.base import Event

@@ -23,7 +23,7 @@ Which end of the cable is at fault can't be seen from the host.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.model.findings import Endpoint, Finding, Grade, Link, NextStep, NotEvaluated, Subject
 from whichrank.rules import hardware_findings, network_findings

@@ -25,7 +25,7 @@ The exit code says that it was killed, not by which process.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.launchers import HostOutOfMemory

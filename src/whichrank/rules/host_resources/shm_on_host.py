@@ -20,7 +20,8 @@ df on the host does not show a container's own /dev/shm.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref

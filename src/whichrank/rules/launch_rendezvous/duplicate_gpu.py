@@ -22,7 +22,8 @@ In a smaller communicator without any other evidence the ranks can't be translat
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NotEvaluated

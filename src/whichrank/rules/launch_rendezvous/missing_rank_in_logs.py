@@ -21,7 +21,7 @@ The store itself does not know who is missing.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject

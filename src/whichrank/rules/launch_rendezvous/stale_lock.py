@@ -28,7 +28,7 @@ While another process really builds, the wait is right and ends by itself.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject

@@ -24,7 +24,8 @@ A name that resolves to the wrong address gives no such error.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.startup import StoreError

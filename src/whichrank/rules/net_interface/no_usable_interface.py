@@ -25,7 +25,7 @@ An interface that exists but does not reach the peers gives other errors.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building

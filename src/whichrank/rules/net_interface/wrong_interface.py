@@ -23,7 +23,8 @@ An interface that looks right and does not reach the peers is told as a firewall
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject

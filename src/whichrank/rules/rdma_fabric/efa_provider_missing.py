@@ -23,7 +23,8 @@ may use the plug-in over sockets on purpose; a run that makes steps is therefore
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref

@@ -28,8 +28,9 @@ Both ends of a cable see the same flap: the log does not tell which end is at fa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category, Endpoint, Finding, Grade, Link, NextStep, NotEvaluated, Subject

@@ -23,7 +23,7 @@ That the library is loaded does not prove that it is at fault.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.base import Event

@@ -23,7 +23,8 @@ NCCL prints its version on one rank only unless `NCCL_DEBUG=VERSION` or more is 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated

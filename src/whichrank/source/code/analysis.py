@@ -6,8 +6,9 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from whichrank.source.code.averaging import averages, shards, wraps
 from whichrank.source.code.calling.binding import default_of_field
@@ -50,8 +51,7 @@ _ONE_WIDTH = re.compile(r"padding['\"]?\s*[=:]\s*['\"]max_length")
 Holder: TypeAlias = Function | Class | Module
 
 
-@dataclass(slots=True)
-class Analysis:
+class Analysis(Struct):
     project: Project
     seeded: frozenset[str] = frozenset()
     """The libraries whose random numbers the program seeds alike on all ranks."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 Exit = Literal["return", "break", "continue", "raise", "exit"]
 
 
-@dataclass(eq=False, slots=True)
-class Op:
+class Op(Struct, eq=False):
     """One call of the table of collectives."""
 
     name: str
@@ -36,8 +36,7 @@ class Op:
     tag: str = ""
 
 
-@dataclass(eq=False, slots=True)
-class Enter:
+class Enter(Struct, eq=False):
     """A call of a function of the project."""
 
     function: Function
@@ -50,16 +49,14 @@ class Enter:
     """Parameters that are groups of the callee's operations, with what the caller passes, as written."""
 
 
-@dataclass(eq=False, slots=True)
-class Update:
+class Update(Struct, eq=False):
     """A step of an optimizer."""
 
     function: Function
     line: int
 
 
-@dataclass(eq=False, slots=True)
-class Leave:
+class Leave(Struct, eq=False):
     kind: Exit
     line: int
     empty: bool = False
@@ -68,8 +65,7 @@ class Leave:
     """The class of what is raised."""
 
 
-@dataclass(eq=False, slots=True)
-class Fork:
+class Fork(Struct, eq=False):
     test: Value
     text: str
     line: int
@@ -79,8 +75,7 @@ class Fork:
     """Conditions that hold on all ranks where these ranks part: `not x` of `not x and rank == 0`."""
 
 
-@dataclass(eq=False, slots=True)
-class Loop:
+class Loop(Struct, eq=False):
     kind: Literal["for", "while"]
     text: str
     line: int
@@ -92,24 +87,21 @@ class Loop:
     """Inside DDP's join(): ranks may run out of data."""
 
 
-@dataclass(eq=False, slots=True)
-class Handler:
+class Handler(Struct, eq=False):
     types: tuple[str, ...]
     line: int
     body: list[Event]
     raises: bool
 
 
-@dataclass(eq=False, slots=True)
-class Risk:
+class Risk(Struct, eq=False):
     """Something that may fail on one rank alone."""
 
     origin: Origin
     line: int
 
 
-@dataclass(eq=False, slots=True)
-class Attempt:
+class Attempt(Struct, eq=False):
     line: int
     body: list[Event]
     handlers: list[Handler]
@@ -120,8 +112,7 @@ class Attempt:
     """Whether the body calls anything, and so may fail."""
 
 
-@dataclass(eq=False, slots=True)
-class First:
+class First(Struct, eq=False):
     """`with main_process_first()`: one rank goes through the block before the others."""
 
     line: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from whichrank.records.code import Habit
 from whichrank.source.code.index import Function, Module, Project, dotted, last_name, resolve
@@ -28,8 +29,7 @@ _ONE_PROGRAM = 24
 """More files that import each other than this are a library: what one of them does may be meant for another program."""
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     """A file with its calls by name."""
 
     module: Module

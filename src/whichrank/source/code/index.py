@@ -6,8 +6,9 @@ import ast
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from whichrank.source.nodes import walk
 
@@ -16,8 +17,7 @@ MOST_HEIRS = 24
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
-@dataclass(eq=False, slots=True)
-class Function:
+class Function(Struct, eq=False):
     """A function, a method, or the body of a module."""
 
     module: Module
@@ -42,8 +42,7 @@ class Function:
             yield last_name(item.func if isinstance(item, ast.Call) else item)
 
 
-@dataclass(eq=False, slots=True)
-class Class:
+class Class(Struct, eq=False):
     module: Module
     name: str
     node: ast.ClassDef
@@ -54,8 +53,7 @@ class Class:
     """Attribute of self -> the methods that assign it."""
 
 
-@dataclass(eq=False, slots=True)
-class Module:
+class Module(Struct, eq=False):
     label: str
     name: str
     tree: ast.Module
@@ -77,8 +75,7 @@ class Module:
     """Whether it talks to single ranks or makes groups of some."""
 
 
-@dataclass(slots=True)
-class Project:
+class Project(Struct):
     """All modules by name, and methods by name for calls on objects of unknown class."""
 
     modules: dict[str, Module] = field(default_factory=dict)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.records.code import Disagreement, Habit, Parting, ProgramCase, Reason

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from whichrank.source.code.events import Event, Exit, Op
 from whichrank.source.code.values import CLEAN, UNKNOWN, Taint, Value
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from whichrank.source.code.index import Function, Module
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """What a function does, as far as its callers care."""
 
     events: list[Event] = field(default_factory=list)
@@ -42,8 +42,7 @@ class Summary:
     """Seeds that it sets, with the library and why they may differ."""
 
 
-@dataclass(slots=True)
-class Noted:
+class Noted(Struct):
     """A collective with the arguments that all ranks have to agree on."""
 
     op: Op
@@ -53,8 +52,7 @@ class Noted:
     spec: Collective
 
 
-@dataclass(slots=True)
-class Later:
+class Later(Struct):
     """A function that another thread, a signal or the interpreter's end calls."""
 
     kind: str
@@ -63,8 +61,7 @@ class Later:
     line: int
 
 
-@dataclass(slots=True)
-class Schedule:
+class Schedule(Struct):
     """A schedule of the learning rate, with why its length may differ."""
 
     module: Module

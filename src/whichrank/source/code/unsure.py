@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.source.code.index import Function
 
 _NONE = 1 << 30
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(Struct):
     """Whether something was asked for that is not read to its end."""
 
     open: bool = False
 
 
-@dataclass(slots=True)
-class Unsure:
+class Unsure(Struct):
     """Functions that are being read, by depth, and those that depend on one of them; these are read again once."""
 
     depth: dict[Function, int] = field(default_factory=dict)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from whichrank.source.code.index import Class, Function
@@ -17,8 +18,7 @@ MOST_ORIGINS = 4
 MOST_FUNCTIONS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a difference between ranks comes from, or the parameter that would bring it."""
 
     kind: str
@@ -29,8 +29,7 @@ class Origin:
     """A number that starts anew on every node: LOCAL_RANK."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParamOrigin:
+class ParamOrigin(Struct, frozen=True):
     """What a parameter of a function brings, once its callers are known."""
 
     function: Function

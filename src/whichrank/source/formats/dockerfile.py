@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.facts.environment import catalogue, is_read
 from whichrank.facts.releases import Release, release_in
@@ -24,8 +25,7 @@ _HEREDOC = re.compile(r"<<-?[\"']?(\w+)[\"']?")
 _JSON_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
-@dataclass(slots=True)
-class _Stage:
+class _Stage(Struct):
     name: str
     parent: str
     instructions: list[tuple[str, str, int]] = field(default_factory=list)
@@ -93,8 +93,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
         yield match[1].upper(), "\n".join(kept), start + 1
 
 
-@dataclass(slots=True)
-class _Image:
+class _Image(Struct):
     out: SettingsFile
     lines: list[str]
     arguments: dict[str, tuple[str, int]] = field(default_factory=dict)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.facts.environment import is_read
 from whichrank.model.evidence import Ref
@@ -25,8 +26,7 @@ _SET = re.compile(
 _RULE = re.compile(r"(?P<targets>[^\t#=:][^=:#]*)::?(?!=)(?P<rest>.*)")
 
 
-@dataclass(slots=True)
-class Make:
+class Make(Struct):
     out: SettingsFile
     lines: list[str]
     values: dict[str, str] = field(default_factory=dict)

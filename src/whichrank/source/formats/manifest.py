@@ -7,7 +7,8 @@ them. Prose (annotations, notes, descriptions) sets nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.facts.environment import counts
 from whichrank.facts.releases import Release, release_in
@@ -57,8 +58,7 @@ def _read(text: str, label: str, *, json: bool) -> SettingsFile:
     return out
 
 
-@dataclass(slots=True)
-class Manifest:
+class Manifest(Struct):
     out: SettingsFile
     lines: list[str]
     root: Node

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 TEMPLATE = "\ue000"
 """Stands for what a template ({{ … }}) puts in."""
@@ -20,8 +21,7 @@ EVENT_LIMIT = 400_000
 DEPTH_LIMIT = 200
 
 
-@dataclass(slots=True, eq=False)
-class Node:
+class Node(Struct, eq=False):
     """A map, a list or a scalar."""
 
     kind: str

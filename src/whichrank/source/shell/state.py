@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from whichrank.records.settings import UNKNOWN, How
 from whichrank.source.shell.words import Value
@@ -14,8 +15,7 @@ NESTING_LIMIT = 6
 CONTAINER_PREFIXES = ("SINGULARITYENV_", "APPTAINERENV_")
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Made:
+class Made(Struct, eq=False):
     """One assignment of the script, and what became of it."""
 
     name: str
@@ -68,8 +68,7 @@ class Variable(NamedTuple):
     made: tuple[Made, ...] = ()
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Environment:
+class Environment(Struct, eq=False):
     """One shell process."""
 
     variables: dict[str, Variable] = field(default_factory=dict)

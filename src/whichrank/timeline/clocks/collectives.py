@@ -7,10 +7,9 @@ of two clocks from one side; many of them, in both directions, leave a narrow in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.signature import proves_all_joined
@@ -20,8 +19,7 @@ _NEVER = np.iinfo(np.int64).max // 4
 """Stands for a time that nobody noted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """How far a rank's clock is ahead of the reference rank's."""
 
     ahead_ns: int

@@ -10,11 +10,11 @@ there the arrivals themselves are compared, on clocks that the collectives have 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from whichrank.timeline.clocks.collectives import Clock
 from whichrank.timeline.collectives.attendance import attendance
@@ -36,8 +36,7 @@ MANY = 400_000
 Rows = I32
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(Struct, frozen=True):
     """Ranks that hold up the others."""
 
     ranks: tuple[int, ...]
@@ -52,8 +51,7 @@ class Late:
     """What was measured: "duration", "end" or "arrival"."""
 
 
-@dataclass(slots=True)
-class _Shared:
+class _Shared(Struct):
     """Operations that everybody finished: the rows, meeting by meeting, and where each meeting begins."""
 
     rows: Rows
@@ -68,6 +66,8 @@ class _Shared:
 
     def only(self, kept: npt.NDArray[np.bool_]) -> _Shared:
         """Some of the meetings."""
+        if kept.all():
+            return self
         sizes = np.diff(np.r_[self.start, len(self.rows)])
         return _Shared(self.rows[np.repeat(kept, sizes)], np.cumsum(sizes[kept]) - sizes[kept], self.every)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from whichrank.timeline.collectives.lineup import I32, Bools, Lineup, in_order
+from whichrank.timeline.collectives.lineup import I32, MANY, Bools, Lineup, in_order
 
 
-@dataclass(slots=True)
-class Attendance:
+class Attendance(Struct):
     """One line per (sequence number, rank), sorted by them; a meeting is the lines with one number."""
 
     seq: I32
@@ -37,6 +35,14 @@ class Attendance:
 
 def attendance(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
     """The attendance of a group's collectives, or of every so-manieth; None if it has none."""
+    if every > 1 or len(lineup) > MANY:
+        return _gathered(lineup, group, every)
+    if group not in lineup.attendances:
+        lineup.attendances[group] = _gathered(lineup, group)
+    return lineup.attendances[group]
+
+
+def _gathered(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
     rows = lineup.rows_of_group(group)
     rows = rows[~lineup.p2p[rows]]
     if every > 1:
@@ -45,10 +51,11 @@ def attendance(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
         return None
     rows = rows[in_order(lineup.seq[rows])]
     seq, rank = lineup.seq[rows], lineup.rank[rows]
+    brought, done = lineup.call_marks[lineup.call[rows]], lineup.done[rows]
     line = np.flatnonzero(np.r_[True, (seq[1:] != seq[:-1]) | (rank[1:] != rank[:-1])])
-    # A coalesced call is several rows of one rank: what it brought is the sum of their marks.
-    brought = np.add.reduceat(lineup.call_marks[lineup.call[rows]], line)
-    done = np.logical_and.reduceat(lineup.done[rows], line)
-    seq = seq[line]
+    if len(line) < len(rows):
+        # A coalesced call is several rows of one rank: what it brought is the sum of their marks.
+        brought, done = np.add.reduceat(brought, line), np.logical_and.reduceat(done, line)
+        seq, rank, rows = seq[line], rank[line], rows[line]
     start = np.flatnonzero(np.r_[True, seq[1:] != seq[:-1]])
-    return Attendance(seq, rank[line], rows[line], brought, done, start)
+    return Attendance(seq, rank, rows, brought, done, start)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from whichrank.timeline.collectives.lineup import Lineup
 
@@ -18,8 +18,7 @@ _LARGEST_BATCH = 4096
 Rows = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True)
-class Channel:
+class Channel(Struct, frozen=True):
     """All messages from one rank to another within a group, in the order of issue on either side."""
 
     group: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from whichrank.records.dump import Call, Frame
 from whichrank.records.stack import is_user_frame
@@ -68,8 +69,7 @@ def compare(programs: Programs, group: int, seq: int, odd: int, normal: int) -> 
     return sides.difference(), mine[0], sides.t[0] in past
 
 
-@dataclass(slots=True)
-class _Sides:
+class _Sides(Struct):
     """What two ranks issued in one group from their first difference on: rows and labels of mine and theirs."""
 
     lineup: Lineup

@@ -9,17 +9,21 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.records.dump import STARTED, Call, Dump
 from whichrank.timeline.collectives.completed import drop_foreign_status, marks, of_messages, settle
 from whichrank.timeline.collectives.signature import Signature, signature
 from whichrank.timeline.identity.groups import Group, resolve_groups, world_size
+
+if TYPE_CHECKING:
+    from whichrank.timeline.collectives.attendance import Attendance
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -28,11 +32,10 @@ Column = npt.NDArray[Any]
 
 # Above this many entries memory is worth some care: 46 bytes each.
 MANY = 500_000
-DUMP_COLUMNS = tuple(f.name for f in fields(Dump) if str(f.type).startswith("npt.NDArray"))
+DUMP_COLUMNS = tuple(name for name, kind in Dump.__annotations__.items() if kind.startswith("npt.NDArray"))
 
 
-@dataclass
-class Lineup:
+class Lineup(Struct, dict=True):
     """The table. `first[r]`..`first[r + 1]` are the rows of the r-th dumped rank in `dumped`."""
 
     world: int
@@ -67,6 +70,8 @@ class Lineup:
     dumps: list[Dump] = field(default_factory=list)
     """The dumps without their columns: group status, versions, file names."""
 
+    attendances: dict[int, Attendance | None] = field(default_factory=dict)
+    """By group who came to which collective; kept for those who ask again, unless there are many entries."""
     locator: str = "entry"
     """What a record number counts: entries of a dump, or lines of a log."""
 

@@ -6,9 +6,8 @@ Only troubled meetings become objects: unfinished ones and those whose members d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from whichrank.timeline.collectives.attendance import Attendance, attendance
 from whichrank.timeline.collectives.channels import Channel, Rows, channels, in_one_batch
@@ -20,8 +19,7 @@ from whichrank.timeline.identity.groups import Sorted
 KEEP_PENDING = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Meeting:
+class Meeting(Struct, frozen=True):
     """One operation that is unfinished or in which members disagree."""
 
     group: int
@@ -50,8 +48,7 @@ class Meeting:
         return len(self.parties) > 1
 
 
-@dataclass(slots=True)
-class Meetings:
+class Meetings(Struct):
     """All that is troubled, and how far each group is known to have come."""
 
     pending: list[Meeting] = field(default_factory=list)
@@ -68,8 +65,7 @@ class Meetings:
     """Ranks whose dump is older than what others prove of them: taken while the job ran."""
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(Struct):
     """A troubled meeting before it is known what its missing members did."""
 
     group: int

@@ -59,5 +59,5 @@ class Passages:
     def after(self, length: int, run: np.uint64) -> tuple[Ints, Ints]:
         """The labels that followed this run anywhere, and the ranks on which they did."""
         hashes, follows, ranks = self._table(length)
-        low, high = np.searchsorted(hashes, run, "left"), np.searchsorted(hashes, run, "right")
+        low, high = hashes.searchsorted(run, "left"), hashes.searchsorted(run, "right")
         return follows[low:high], ranks[low:high]

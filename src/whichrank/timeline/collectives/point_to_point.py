@@ -8,8 +8,10 @@ while the others wait for its message has left the exchange.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.records.dump import Frame
 from whichrank.records.events.collectives import MESSAGES, RECEIVES, SENDS, InOperation
@@ -23,8 +25,7 @@ _BRANCHES = 8
 """The branches of a condition around one message stand within so many lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Circle:
+class Circle(Struct, frozen=True):
     """Ranks that wait for each other's messages."""
 
     ranks: tuple[int, ...]

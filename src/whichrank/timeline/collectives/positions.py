@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diverged, GroupInfo, Position, RankInfo, RankState, Standing, Wait

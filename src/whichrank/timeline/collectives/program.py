@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Call
@@ -40,8 +40,7 @@ def place_of(call: Call, rank: int | None = None) -> CodePlace | None:
 Label = int
 
 
-@dataclass(frozen=True, slots=True)
-class Deviation:
+class Deviation(Struct, frozen=True):
     """Where a rank left the path: it issued `row` where `expected` was due."""
 
     row: int
@@ -49,8 +48,7 @@ class Deviation:
     """A row that shows what was due here: of another rank if one went this way, else an earlier one of its own."""
 
 
-@dataclass(slots=True)
-class Programs:
+class Programs(Struct):
     """Labelled operation sequences of some ranks, and what follows what in them."""
 
     lineup: Lineup
@@ -96,9 +94,8 @@ class Programs:
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         labels = np.array([self.label(int(row)) for row in rows[first]], np.int64)[inverse.reshape(-1)]
         self.rows[rank], self.labels[rank] = rows.tolist(), labels.tolist()
-        self._example.update(
-            {(label, rank): row for label, row in zip(self.labels[rank], self.rows[rank], strict=True)}
-        )
+        newest = dict(zip(self.labels[rank], self.rows[rank], strict=True))
+        self._example.update({(label, rank): row for label, row in newest.items()})
         self.finished.update(labels[lineup.done[rows]].tolist())
         self._strands[rank] = [
             np.flatnonzero(lineup.source[rows] == s) for s in sorted(set(lineup.source[rows].tolist()))

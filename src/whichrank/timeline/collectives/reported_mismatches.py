@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.collectives import FingerprintMismatch
@@ -25,8 +26,7 @@ _SAME_SIZE = (
 ASPECTS = ("seq", "op", "shape", "dtype")
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """One disagreement among the members of a group."""
 
     aspect: str

@@ -6,9 +6,10 @@ NCCL compares nothing across ranks; these are the rules of the operations themse
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
+
+from msgspec import Struct
 
 from whichrank.records.dump import Call
 
@@ -30,8 +31,7 @@ _SYNCHRONISING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """The part of a call that every member of the group has to repeat."""
 
     op: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from whichrank.model.evidence import Ref
 from whichrank.records.events.base import Event, OfGroup
@@ -24,8 +25,7 @@ _WATCHDOG: tuple[type[OfGroup], ...] = (WatchdogProgress, DumpSignal, WatchdogTi
 HELD_UP = ("data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user")
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A rank that others wait for, and what it is doing instead."""
 
     rank: int
@@ -90,8 +90,7 @@ def held_up(case: Case) -> list[Held]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class Standings:
+class Standings(Struct, frozen=True):
     """Who stands where in a group of all ranks, by the watchdogs' own words."""
 
     group: str

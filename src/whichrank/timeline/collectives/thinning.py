@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from whichrank.records.dump import Call, Dump
 from whichrank.timeline.collectives.completed import marks
@@ -38,8 +38,7 @@ U32 = npt.NDArray[np.uint32]
 _Array = TypeVar("_Array", I32, U32)
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
+class Digest(Struct, frozen=True):
     """The collectives of one group that were left out, in order of their numbers: ranks share these arrays."""
 
     seq: I32
@@ -67,8 +66,7 @@ class Digest:
         return Digest(self.seq[part], self.names[part])
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A collective that a dump has to be read again for."""
 
     group: int
@@ -76,8 +74,7 @@ class Place:
     seq: int
 
 
-@dataclass(slots=True)
-class Thinner:
+class Thinner(Struct):
     """Takes dumps one by one; what they share is kept once."""
 
     keep: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.verdict import RankInfo
 from whichrank.model.views import Slice, Track

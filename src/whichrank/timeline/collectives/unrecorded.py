@@ -6,8 +6,9 @@ not return and is not recorded. Processes under `whichrank run` say in which gro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from whichrank.records.events.collectives import MESSAGES, InOperation
 from whichrank.records.outline import Loop
@@ -23,8 +24,7 @@ BY_ABSENCE = ("stopped", "added", "alone", "skipped", "crossed")
 """Shapes of troubles that a circle through first calls explains better."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCycle:
+class GroupCycle(Struct, frozen=True):
     """Ranks that wait for each other in different groups: each for the next, the last for the first."""
 
     ranks: tuple[int, ...]
@@ -96,8 +96,7 @@ def cycle(case: Case) -> GroupCycle | None:
     return GroupCycle(best, all(rank in unrecorded for rank in best)) if best else None
 
 
-@dataclass(frozen=True, slots=True)
-class Leavers:
+class Leavers(Struct, frozen=True):
     """Ranks that are in a call behind a loop in which the other members of its group still are."""
 
     ranks: tuple[int, ...]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.timeline.collectives.meetings import Meeting, Meetings
 
 
-@dataclass(slots=True)
-class WaitGraph:
+class WaitGraph(Struct):
     """Ranks wait in meetings, meetings wait for ranks: so its size is that of the evidence, not of all pairs."""
 
     meetings: list[Meeting] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from whichrank.records.guard import GuardFile, GuardNote
 from whichrank.timeline.guard.gradients import Gradients
@@ -16,8 +17,7 @@ from whichrank.timeline.guard.signatures import Signatures
 from whichrank.timeline.guard.wrong import Wrong, ranks_of
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """A checkpoint that was written."""
 
     step: int
@@ -25,38 +25,27 @@ class Saved:
     rank: int
 
 
-@dataclass(slots=True)
 class Comparison:
     """The guards of one attempt of a job."""
 
-    world: int
-    attempt: int = 0
-    saves: list[Saved] = field(default_factory=list)
-    replays: list[tuple[GuardFile, GuardNote]] = field(default_factory=list)
-    off: dict[int, str] = field(default_factory=dict)
-    """By rank: what the guard says of a problem of its own."""
-    files: dict[int, GuardFile] = field(default_factory=dict)
-    steps: int = -1
-    replicas: Replicas = field(init=False)
-    gradients: Gradients = field(init=False)
-    signatures: Signatures = field(init=False)
-    settings: Settings = field(init=False)
-    random_states: RandomStates = field(init=False)
-    resumes: Resumes | None = None
-    """What earlier attempts have saved."""
-    _told: dict[str, Callable[[GuardFile, GuardNote], None]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.replicas, self.gradients = Replicas(self.world), Gradients(self.world)
-        self.signatures, self.settings = Signatures(), Settings(self.world)
-        self.random_states = RandomStates(self.world)
-        resumes = self.resumes = self.resumes or Resumes(self.world)
-        self._told = {
+    def __init__(self, world: int, attempt: int = 0, resumes: Resumes | None = None) -> None:
+        """`resumes` is what earlier attempts have saved."""
+        self.world, self.attempt, self.steps = world, attempt, -1
+        self.saves: list[Saved] = []
+        self.replays: list[tuple[GuardFile, GuardNote]] = []
+        self.off: dict[int, str] = {}
+        """By rank: what the guard says of a problem of its own."""
+        self.files: dict[int, GuardFile] = {}
+        self.replicas, self.gradients = Replicas(world), Gradients(world)
+        self.signatures, self.settings = Signatures(), Settings(world)
+        self.random_states = RandomStates(world)
+        self.resumes = resumes or Resumes(world)
+        self._told: dict[str, Callable[[GuardFile, GuardNote], None]] = {
             "start": self.settings.start, "layout": self._layout, "slice": self._slice, "full": self._full,
             "grad": self._gradient, "loss": self.gradients.loss, "group": self.signatures.group,
             "sig": self.signatures.signature, "calls": self.signatures.calls, "save": self._save,
             "scheduler": self.settings.scheduler, "sampler": self.settings.sampler, "off": self._off,
-            "replay": self._replay, "load": resumes.load,
+            "replay": self._replay, "load": self.resumes.load,
         }  # fmt: skip
 
     def add(self, file: GuardFile, notes: Iterable[GuardNote]) -> None:
@@ -68,10 +57,9 @@ class Comparison:
 
     def wrongs(self) -> list[Wrong]:
         """Everything so far, in order of the step."""
-        resumed = self.resumes.found if self.resumes is not None else []
         found = [
             *self.replicas.found, *self.settings.found, *self.signatures.found, *self.gradients.settle(),
-            *self.random_states.found, *resumed,
+            *self.random_states.found, *self.resumes.found,
         ]  # fmt: skip
         return sorted(found, key=lambda wrong: wrong.step)
 
@@ -87,8 +75,7 @@ class Comparison:
         units: list[list[Any]] = note.said["units"]
         optimizer: int = note.said["o"]
         self.replicas.layout(file, note)
-        if self.resumes is not None:
-            self.resumes.layout(file, note)
+        self.resumes.layout(file, note)
         self.gradients.parameters(optimizer, units)
         names = "|".join(str(unit[0]) for unit in units if unit[1] == "parameter")
         self.settings.models.setdefault(optimizer, {})[file.rank] = names
@@ -102,8 +89,7 @@ class Comparison:
 
     def _full(self, file: GuardFile, note: GuardNote) -> None:
         self.replicas.full(file, note)
-        if self.resumes is not None:
-            self.resumes.full(file, note)
+        self.resumes.full(file, note)
 
     def _gradient(self, file: GuardFile, note: GuardNote) -> None:
         self.steps = max(self.steps, note.said["s"])

@@ -7,7 +7,8 @@ at several looks, while it changed, share it on purpose. Replicas that have data
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from whichrank.records.guard import GuardFile, GuardNote
 from whichrank.timeline.guard.wrong import Wrong, minority, spread
@@ -21,8 +22,7 @@ MOST_PENDING = 4096
 _Told = dict[int, tuple[GuardFile, GuardNote]]
 
 
-@dataclass(slots=True)
-class _History:
+class _History(Struct):
     last: str = ""
     looks: int = 0
     good: int = -1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.records.guard import GuardFile, GuardNote
 from whichrank.timeline.guard.wrong import Wrong, classes, minority, ranks_of, spread
@@ -16,14 +17,12 @@ MOST_PENDING = 200_000
 WHOLE = -1
 
 
-@dataclass(slots=True)
-class _Layout:
+class _Layout(Struct):
     units: list[list[str]]
     pieces: list[list[list[int]]]
 
 
-@dataclass(slots=True)
-class _History:
+class _History(Struct):
     """What is known of one piece of one tensor."""
 
     sides: frozenset[frozenset[int]] = frozenset()

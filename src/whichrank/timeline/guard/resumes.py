@@ -4,7 +4,8 @@ against those at the save of the same file."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Ref
 from whichrank.records.guard import GuardFile, GuardNote
@@ -20,16 +21,14 @@ _Sums = dict[str, tuple[str, str]]
 """Tensor, with its kind and shape -> the ranks that hold the same, and its sum."""
 
 
-@dataclass(slots=True)
-class _Loaded:
+class _Loaded(Struct):
     """A rank that has loaded a file and not stepped since."""
 
     path: str
     line: int
 
 
-@dataclass(slots=True)
-class Resumes:
+class Resumes(Struct):
     """Goes from one attempt of a job to the next: what one has saved the other loads."""
 
     world: int

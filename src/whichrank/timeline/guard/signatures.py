@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from whichrank.records.guard import GuardFile, GuardNote
 from whichrank.timeline.guard.wrong import Wrong, minority, spread
@@ -14,8 +15,7 @@ ASPECTS = (("op", "operation"), ("d", "data type"), ("n", "elements"), ("red", "
 MOST_CALLS = 4_000_000
 
 
-@dataclass(slots=True)
-class _Calls:
+class _Calls(Struct):
     """The calls of one rank in one group, from `first` on."""
 
     file: GuardFile

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Ref
 
@@ -25,8 +26,7 @@ Kind = Literal[
 ]
 
 
-@dataclass(slots=True)
-class Wrong:
+class Wrong(Struct):
     """Ranks that differ where they should not."""
 
     kind: Kind

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.records.dump import Call, Dump, GroupMembers, LocalGroup
 from whichrank.timeline.collectives.signature import bare_name, numels
@@ -18,8 +20,7 @@ from whichrank.timeline.collectives.signature import bare_name, numels
 MOST_RANKS = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A process group of the job."""
 
     id: str

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from whichrank.records.dump import COMPLETED, Dump, LocalGroup
 
@@ -18,8 +18,7 @@ from whichrank.records.dump import COMPLETED, Dump, LocalGroup
 CLOCK_TOLERANCE_NS = 120 * 1_000_000_000
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """The dumps of one run with a rank each."""
 
     dumps: list[Dump] = field(default_factory=list)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, ProcessExit
@@ -32,8 +32,7 @@ _MOST_PARTS, _LONGEST_LABEL = 8, 512
 _TELL_SIZE = (GroupInit, CommInit, NotJoined)
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """One rank's process, as far as it is known."""
 
     rank: int
@@ -44,8 +43,7 @@ class Process:
     bus_id: str | None = None
 
 
-@dataclass(slots=True)
-class People:
+class People(Struct):
     """All ranks that the evidence knows by process."""
 
     world: int = 0
@@ -58,7 +56,7 @@ class People:
         """Add what a source says of a rank; what is known already stays."""
         old = self.by_rank.get(rank, Process(rank))
         new = {k: v for k, v in known.items() if v is not None and getattr(old, k) is None}
-        self.by_rank[rank] = replace(old, **new)  # type: ignore[arg-type]
+        self.by_rank[rank] = replace(old, **new)
         pid = self.by_rank[rank].pid
         if pid is not None:
             self._by_pid.setdefault(pid, set()).add(rank)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Frame
@@ -31,8 +33,7 @@ Doing = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """What a thread does, the frame that says so, and the deepest line of the training code."""
 
     doing: Doing

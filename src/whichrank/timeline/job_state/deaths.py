@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
@@ -32,8 +33,7 @@ _APART_NS = 200_000_000
 """The watcher looks several times a second; what ended between two looks has nearly the same time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(Struct, frozen=True):
     """The end of one process, as its launcher saw it."""
 
     sign: Statement

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.facts import xids
 from whichrank.model.findings import Severity
@@ -49,8 +51,7 @@ _TRAINERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
+class Weight(Struct, frozen=True):
     """What a statement is worth in this case."""
 
     severity: Severity

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from whichrank.facts.messages import Role, Signature, ids_of, signatures
 from whichrank.model.grades import Grade
@@ -27,8 +28,7 @@ _TIMED_OUT: tuple[type[Event], ...] = (*statements.TIMED_OUT, WatchdogStuck)
 _LOST: tuple[type[Event], ...] = (PeerClosed, NcclError, StoreError)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A known message that was seen, with what is known of it."""
 
     signature: Signature

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from whichrank.model.evidence import Ref
 from whichrank.records.rank_values import Member, Quantity, RankValue, RankValues
@@ -25,8 +26,7 @@ _FEW = 0.25
 """More than this share of all are not the odd ones, unless they are one host of several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outlier:
+class Outlier(Struct, frozen=True):
     """Members whose median of one quantity is far from the typical one."""
 
     name: str
@@ -39,8 +39,7 @@ class Outlier:
     refs: tuple[Ref, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """Replicas whose checksums differ from the first such step on; `members` is the minority, empty without one."""
 
     name: str

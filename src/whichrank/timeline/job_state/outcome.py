@@ -6,10 +6,10 @@ planned steps) and nothing behind that says that a process failed. Noise of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category
@@ -38,8 +38,7 @@ _COUNTED_ON = 3
 _TEARDOWN_TYPES = ("DistNetworkError", "DistStoreError", "ConnectionResetError", "BrokenPipeError", "EOFError")
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Struct, frozen=True):
     """The statement that the run ended well."""
 
     ref: Ref

@@ -7,9 +7,10 @@ process further down. Only what NCCL prints of itself is compared: its settings,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import permutations
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from whichrank.facts.interventions import ONE_HOST, interventions
 from whichrank.model.evidence import Ref
@@ -29,8 +30,7 @@ _MOST_RUNS = 8
 _STEPS = 3
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """Processes of one run, and which lines of which files are theirs."""
 
     processes: list[NcclProcess] = field(default_factory=list)

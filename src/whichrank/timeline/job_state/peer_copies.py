@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
@@ -12,8 +12,7 @@ from whichrank.timeline.job_state.statements import Statement
 _WITHIN = ("P2P", "SHM")
 
 
-@dataclass(frozen=True, slots=True)
-class Clues:
+class Clues(Struct, frozen=True):
     """What the evidence says of copies within a host."""
 
     helped: list[Seen]

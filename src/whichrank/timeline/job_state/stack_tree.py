@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.model.views import StackNode
 from whichrank.records.dump import Frame
@@ -13,8 +14,7 @@ DEEPEST = 128
 """Frames per stack; of a deeper one the middle is left out."""
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     ranks: set[int] = field(default_factory=set)
     pids: set[int] = field(default_factory=set)
     children: dict[Frame, _Node] = field(default_factory=dict)

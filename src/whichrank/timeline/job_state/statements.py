@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.facts.messages import REPORT, signatures
 from whichrank.facts.taxonomy import causes
@@ -69,8 +70,7 @@ _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<stri
 E = TypeVar("E", bound=Event)
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """One statement of failure, with the rank that it is about where that is known."""
 
     text: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.records.network import PortState, TcpSocket
 from whichrank.timeline.hardware import order_of
@@ -14,8 +16,7 @@ _SERVICES = 1024
 """Below are ports of services: where nothing tells whose a socket is, those are not the job's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A host as the network knows it."""
 
     name: str
@@ -25,8 +26,7 @@ class Place:
     """Whether its own sockets are at hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Struct, frozen=True):
     """One direction of a connection between two places: what the sender says, and the other end where it is known."""
 
     sender: TcpSocket
@@ -41,8 +41,7 @@ class Flow:
         return frozenset((self.source, self.target))
 
 
-@dataclass(slots=True)
-class Connections:
+class Connections(Struct):
     """Between places only: what stays on a host says nothing of the network."""
 
     places: list[Place] = field(default_factory=list)

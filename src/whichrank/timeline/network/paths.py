@@ -8,8 +8,9 @@ nothing is on the way, and the sender only asks for room.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from whichrank.model.findings import NotEvaluated
 from whichrank.model.grades import Grade
@@ -35,8 +36,7 @@ QUEUED_MS, SLOWER, BUSY_MS = 1.0, 10.0, 1000.0
 Reading = Literal["nothing", "link down", "only small passes", "silent", "blocked"]
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """Whom the trouble is about: one host, a pair of hosts, or neither."""
 
     place: Place | None = None
@@ -136,8 +136,7 @@ def loss(flow: Flow) -> float:
     return max(0.0, again) / sent if sent else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """What is usual between the hosts of a job."""
 
     trip_ms: float

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.model.step_report import Advice, Bucket, BucketSize, CollectiveShare, RankDrawing, RankShares, Straggler
 from whichrank.records.profiles.steps import EXPOSED, IDLE_REASONS, RankSteps
@@ -36,8 +36,7 @@ MOST_LINKS = 400_000
 """Beyond this a replay takes longer than it is worth."""
 
 
-@dataclass
-class Steps:
+class Steps(Struct, dict=True):
     """One job's profiles; parts are worked out when they are first asked for."""
 
     ranks: list[RankSteps]
@@ -176,7 +175,7 @@ class Steps:
         return tuple(found)
 
 
-class Profiled(NamedTuple):
+class Profiled(Struct, frozen=True):
     """A case that consists of profiles alone; rules on profiles look at nothing else."""
 
     steps: Steps | None

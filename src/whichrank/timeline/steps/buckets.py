@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.model.step_report import Bucket
 from whichrank.records.profiles.steps import RankSteps
@@ -25,7 +26,7 @@ _SCALARS = 256
 """Bytes of an all-reduce that holds counters or a loss, not gradients."""
 
 
-class Small(NamedTuple):
+class Small(Struct, frozen=True):
     """Buckets that are smaller than they need to be: how many a backward pass fills, and how many are usual."""
 
     buckets: int
@@ -88,6 +89,6 @@ def with_contents(found: list[Bucket], told: Sequence[Filled]) -> list[Bucket]:
     for row, one in enumerate(found):
         filled = told[place % len(told)]
         if one.bytes in (None, filled.bytes):
-            named[row] = one._replace(bytes=filled.bytes, parameters=filled.parameters)
+            named[row] = replace(one, bytes=filled.bytes, parameters=filled.parameters)
             place += 1
     return named if place % len(told) == 0 else found

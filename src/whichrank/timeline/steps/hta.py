@@ -8,9 +8,9 @@ expressions below. Its rounding of times to microseconds is left out: these are 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from whichrank.records.profiles.trace import MARK, Flags, Longs, Trace
 from whichrank.timeline.steps.intervals import among, distinct, union
@@ -20,7 +20,7 @@ _MEMORY = re.compile(r"(^Memcpy)|(^Memset)|(^dma)")
 _NOT_COMPUTE = re.compile(r"(^nccl.*Kernel)|(.*(Memcpy)|(Memset))|(.*Sync)")
 
 
-class Shares(NamedTuple):
+class Shares(Struct, frozen=True):
     """Percentages; None where there is nothing to divide by."""
 
     compute: float | None = None

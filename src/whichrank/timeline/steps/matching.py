@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from whichrank.records.profiles.steps import RankSteps
 from whichrank.records.profiles.trace import Collective, Ints, Longs
@@ -26,8 +26,7 @@ APART_NS = 500_000
 """Without names of groups: members whose ends lie further apart than this (and a tenth of the operation) never met."""
 
 
-@dataclass(eq=False, repr=False)
-class Matched:
+class Matched(Struct, eq=False, dict=True):
     """One row per rank and collective; rows of one operation stand together."""
 
     ranks: list[RankSteps]

@@ -11,11 +11,11 @@ the host's operators don't tell when a gradient is ready: there the recorded buc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from whichrank.model.step_report import BucketSize
 from whichrank.records.profiles.trace import Filled, Floats, Longs
@@ -54,8 +54,7 @@ class Predicted(NamedTuple):
     buckets: int
 
 
-@dataclass
-class Backward:
+class Backward(Struct, dict=True):
     """The typical backward pass of a recording. Moments are counted from its first gradient, in nanoseconds."""
 
     sizes: Sequence[int]

@@ -8,20 +8,19 @@ the replay must come out where the job did; then single times are changed and it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from whichrank.records.profiles.steps import ARRIVE, WAIT, RankSteps
-from whichrank.records.profiles.trace import Floats
+from whichrank.records.profiles.trace import Floats, Ints
 from whichrank.timeline.steps.intervals import medians
 from whichrank.timeline.steps.matching import Matched
 
 
-@dataclass
-class Chain:
+class Chain(Struct):
     """One rank's part: links in order, times in nanoseconds."""
 
     begin: float
@@ -31,8 +30,7 @@ class Chain:
     """Own time before each link, and after the last one."""
 
 
-@dataclass
-class Play:
+class Play(Struct, dict=True):
     """What is replayed."""
 
     chains: list[Chain]
@@ -160,7 +158,7 @@ def prepare(matched: Matched) -> Play | None:
     return Play(chains, _transfers(matched, before, ends), before)
 
 
-def chains_of(matched: Matched, numbers: Sequence[Mapping[int, int]], more: Floats | None = None) -> list[Chain]:
+def chains_of(matched: Matched, numbers: Sequence[Ints], more: Floats | None = None) -> list[Chain]:
     """The ranks' chains; `more` changes own times by a share of what they were spent on."""
     begins = [matched.time(index, int(one.start[0])) for index, one in enumerate(matched.ranks)]
     origin = min(begins)
@@ -169,39 +167,28 @@ def chains_of(matched: Matched, numbers: Sequence[Mapping[int, int]], more: Floa
     ]
 
 
-def _chain(one: RankSteps, number: Mapping[int, int], begin: int, more: Floats | None) -> Chain:
+def _chain(one: RankSteps, number: Ints, begin: int, more: Floats | None) -> Chain:
     """One rank's links with the operations' numbers; waits for what it never arrived at are its own time."""
     links = one.links
-    own, after = links.own, float(one.tail.sum())
+    own, after = links.own.astype(np.float64), float(one.tail.sum())
     if more is not None:
         own, after = np.maximum(own + links.spent @ more, 0), max(0.0, after + float(one.tail @ more))
-    kinds, ops, times, arrived = [], [], [], set()
-    carried = 0.0
-    for kind, call, time in zip(links.kind.tolist(), links.call.tolist(), own.tolist(), strict=True):
-        op = number[call]
-        if kind == WAIT and op not in arrived:  # begun before the first step
-            carried += time
-            continue
-        if kind == ARRIVE:
-            arrived.add(op)
-        kinds.append(kind)
-        ops.append(op)
-        times.append(time + carried)
-        carried = 0.0
-    return Chain(float(begin), kinds, ops, [*times, after + carried])
+    op, arrives = number[links.call], np.flatnonzero(links.kind == ARRIVE)
+    arrived = np.full(int(number.max(initial=-1)) + 1, len(op))
+    arrived[op[arrives[::-1]]] = arrives[::-1]  # of several the first stays
+    known = np.flatnonzero((links.kind != WAIT) | (arrived[op] < np.arange(len(op))))  # others begun before the steps
+    begins = np.r_[0, known + 1]
+    times = np.add.reduceat(np.r_[own, after], begins)
+    return Chain(float(begin), links.kind[known].tolist(), op[known].tolist(), times.tolist())
 
 
-def numbers_of(matched: Matched) -> list[dict[int, int]]:
+def numbers_of(matched: Matched) -> list[Ints]:
     """By rank: which operation each of its calls is."""
-    found: list[dict[int, int]] = [{} for _ in matched.ranks]
-    for op, rank, call in zip(matched.op.tolist(), matched.rank.tolist(), matched.call.tolist(), strict=True):
-        found[rank][call] = op
-    return found
+    in_turn = matched.op[np.lexsort((matched.call, matched.rank))]
+    return np.split(in_turn, np.cumsum([len(one.calls.start) for one in matched.ranks])[:-1])
 
 
-def _before(
-    matched: Matched, numbers: Sequence[Mapping[int, int]], chains: Sequence[Chain], ends: Any
-) -> dict[int, set[int]]:
+def _before(matched: Matched, numbers: Sequence[Ints], chains: Sequence[Chain], ends: Any) -> dict[int, set[int]]:
     """What ran just before each operation on the same stream of some rank.
 
     Only what also ended before it counts: ranks may disagree about the order of streams, and no cycle may arise.
@@ -210,8 +197,7 @@ def _before(
     found: dict[int, set[int]] = {}
     for index, one in enumerate(matched.ranks):
         latest: dict[int, int] = {}
-        for call, lane in enumerate(one.calls.lane.tolist()):
-            op = numbers[index][call]
+        for op, lane in zip(numbers[index].tolist(), one.calls.lane.tolist(), strict=True):
             if op not in played[index]:
                 continue
             earlier = latest.get(lane, op)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from whichrank.records.profiles.steps import (
     ARRIVE,
@@ -39,8 +39,7 @@ REASONS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(Struct, frozen=True):
     """One late rank; times in nanoseconds per step."""
 
     index: int

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.records.profiles.trace import Floats
 from whichrank.timeline.steps.collectives import payload
@@ -32,14 +33,14 @@ FLOOR = 0.02
 """No typical time is known better than this."""
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """An all-reduce that becomes a part of a larger one."""
 
     op: int
     bytes: float
 
 
-class Cost(NamedTuple):
+class Cost(Struct, frozen=True):
     """What all-reduces cost in nanoseconds, under one assumption about what they share."""
 
     alone: Mapping[int, float]
@@ -84,7 +85,7 @@ def costs(play: Play, matched: Matched) -> list[Cost]:
     shares = SHARES if (beside > 0).any() else SHARES[-1:]
     found = [_fitted(ops, sizes, took / (1 + share * beside)) for share in shares]
     small = matched.ranks[0].on_device and len(set(sizes.tolist())) == 1 and sizes[0] <= SMALL
-    found = [(miss, cost._replace(small=float(SMALL)) if small else cost) for miss, cost in found]
+    found = [(miss, replace(cost, small=float(SMALL)) if small else cost) for miss, cost in found]
     found.sort(key=lambda one: one[0])
     return [cost for miss, cost in found if miss <= ABOUT * found[0][0]]
 

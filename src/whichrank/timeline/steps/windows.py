@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from whichrank.records.profiles.trace import (
     COMMUNICATION,
@@ -27,7 +27,7 @@ COVERS = 0.6
 """Annotations that repeat are taken for steps where they cover this share of the profile."""
 
 
-class Windows(NamedTuple):
+class Windows(Struct, frozen=True):
     """Steps in order; each window ends where the next begins, so that the shares of the steps add up."""
 
     ids: Longs

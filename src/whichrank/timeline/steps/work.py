@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from whichrank.records.profiles.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
 from whichrank.records.profiles.trace import (
@@ -46,8 +46,7 @@ REASONS = (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING, HOST)
 """In the order in which they explain an idle moment."""
 
 
-@dataclass(eq=False, repr=False)
-class Work:
+class Work(Struct, eq=False, dict=True):
     """Spans of work and communication on one clock, and the covers of each."""
 
     spans: Spans

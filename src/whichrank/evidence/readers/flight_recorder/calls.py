@@ -7,7 +7,7 @@ is walked is paid for out of one budget.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from whichrank.model.errors import UnreadableError
 from whichrank.records.dump import OTHER_STATE, STATES, Call, Frame
@@ -20,13 +20,8 @@ _BUDGET = 10_000_000  # items of all lists walked; 2000 calls of 24 frames are 1
 INT64 = (1 << 63) - 1
 
 
-class Shared(NamedTuple):
-    """The part of an entry that is not a number of its own."""
-
-    call: int
-    group: int
-    state: int
-    retired: bool
+Shared = tuple[int, int, int, bool]
+"""The part of an entry that is not a number of its own: its call, its group, its state, whether it is retired."""
 
 
 def integer(value: object, default: int = 0) -> int:
@@ -90,14 +85,12 @@ class Calls:
     def _with_parts(self, number: int, entry: dict[Any, Any]) -> Shared:
         state = entry.get("state")
         code = STATES.get(state, OTHER_STATE) if type(state) is str else OTHER_STATE
-        return Shared(number, self._group(entry), code, entry.get("retired") is True)
+        return number, self._group(entry), code, entry.get("retired") is True
 
     def _group(self, entry: dict[Any, Any]) -> int:
         pair = entry.get("process_group")
-        name, desc = text(pair), ""
-        if isinstance(pair, (tuple, list)) and len(pair) == 2:
-            name, desc = text(pair[0]), text(pair[1])
-        key = (integer(entry.get("pg_id"), -1), name, desc)
+        name, desc = pair if isinstance(pair, (tuple, list)) and len(pair) == 2 else (pair, "")
+        key = (integer(entry.get("pg_id"), -1), text(name), text(desc))
         number = self._group_numbers.get(key)
         if number is None:
             number = self._group_numbers[key] = len(self.groups)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from whichrank.evidence.pickle.native import Records, Wanted
 from whichrank.evidence.pickle.repeats import Layout, Number, Shape, Site
@@ -39,8 +39,7 @@ _INT32 = (1 << 31) - 1
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(slots=True)
-class Columns:
+class Columns(Struct):
     """Entries in ascending order of record_id."""
 
     record_id: npt.NDArray[np.int32]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.records.host import UNLIMITED, FileSystem, HostProcess
 
@@ -52,8 +53,7 @@ def octets(text: str, unit: int = 1) -> int | None:
     return int(float(match[1]) * (_UNITS[match[2]] if match[2] else unit))
 
 
-@dataclass(slots=True)
-class Tables:
+class Tables(Struct):
     """All that a file says, gathered line by line."""
 
     limits: dict[str, int] = field(default_factory=dict)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.evidence.readers.ib_state.ports import PROMPT, Parser, Port
 from whichrank.evidence.text.host_of_path import host_of_path

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.evidence.text.namespace_looks import address_of, moment_of
 
@@ -68,8 +69,7 @@ _PORT_NAME = re.compile(
 _NETDEV_NAME = re.compile(r"(?:^|[._-])((?:eth|en[ospx]|ib|bond|rdma|ens|eno)\w{0,14}\d\w{0,14})(?=[._-]|$)")
 
 
-@dataclass(slots=True)
-class Port:
+class Port(Struct):
     """A port while its values come in."""
 
     device: str

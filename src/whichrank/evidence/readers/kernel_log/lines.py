@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.records.hardware import KernelKind, Value
 
 
-@dataclass(slots=True)
-class Told:
+class Told(Struct):
     """What one line says, before it is known when and where."""
 
     kind: KernelKind

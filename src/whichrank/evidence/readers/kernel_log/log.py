@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from whichrank.evidence.readers.kernel_log.lines import MATCHERS, Match, Told, announced
 from whichrank.evidence.readers.kernel_log.prefix import Said, peel

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from datetime import datetime, timezone
+
+from msgspec import Struct
 
 from whichrank.evidence.text.prefixes import strip_ansi
 
@@ -36,8 +37,7 @@ _KERNEL = re.compile(r"kernel(?:\[\d{1,10}\])?: ?")
 _KMSG = re.compile(r"\d{1,5},\d{1,12},(\d{1,18}),[^;]{1,40};")
 
 
-@dataclass(slots=True)
-class Said:
+class Said(Struct):
     """One line of the kernel log without what stands before it."""
 
     text: str

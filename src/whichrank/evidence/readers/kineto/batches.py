@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct, field
 
 T = TypeVar("T")
 
@@ -26,8 +27,7 @@ _CUTS, _CLOSES = 8, 64
 _WRONG: tuple[type[Exception], ...] = (RecursionError, ValueError)
 
 
-@dataclass
-class Batches(Generic[T]):
+class Batches(Struct, Generic[T]):
     """Iterate over it for the batches; the attributes say afterwards what else was there."""
 
     pieces: Iterable[bytes]

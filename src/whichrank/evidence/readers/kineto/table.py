@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from whichrank.evidence.readers.kineto import kinds, scan
 from whichrank.evidence.readers.kineto.collectives import described, noted
@@ -74,8 +74,7 @@ class _Calls(dict[Any, bool]):
         return useful
 
 
-@dataclass
-class Table:
+class Table(Struct, dict=True):
     """Spans collected so far."""
 
     names: _Names = field(default_factory=_Names)

@@ -9,10 +9,9 @@ communicator). A line that fits no learnt shape is left to the caller: nothing i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from whichrank.evidence.readers.nccl_log.prefix import process_span
 from whichrank.evidence.text.chunks import Bytes, Indices
@@ -32,8 +31,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
 
-@dataclass(slots=True)
-class Shapes:
+class Shapes(Struct):
     """Where things stand in the call lines seen so far."""
 
     begin: int = _LONGEST_SPAN

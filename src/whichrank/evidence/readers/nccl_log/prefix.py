@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 LEVEL = re.compile(rb"NCCL (INFO|WARN|ATTN|TRACE|CALL|DIAG)(?= |$)")
 
@@ -24,8 +26,7 @@ _PREFIX_WINDOW = 400
 _LONGEST_LINE = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class NcclLine:
+class NcclLine(Struct, frozen=True):
     """One message with what its prefix says."""
 
     host: str | None
@@ -96,8 +97,7 @@ def process_span(line: bytes) -> tuple[int, int] | None:
     return prefix.start, colon + 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Prefix:
+class _Prefix(Struct, frozen=True):
     start: int
     host: str | None = None
     pid: int | None = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from whichrank.evidence.readers.nccl_log.messages import OPENINGS, SIGNS, TEXT_KEPT, channel_kind, matters
 from whichrank.evidence.text.chunks import Chunk, Indices
@@ -42,8 +42,7 @@ class Channel(NamedTuple):
     gdr: bool
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     kind: str
     gdr: bool
     count: int = 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from whichrank.records.nccl import KeptLines
 
@@ -30,8 +30,7 @@ def kept_calls(slots: int) -> int:
     return max(256, min(4096, 131_072 // max(1, slots)))
 
 
-@dataclass(slots=True)
-class Slot:
+class Slot(Struct):
     """One communicator of one process while its file is read."""
 
     process: int

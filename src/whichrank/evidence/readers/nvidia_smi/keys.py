@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.model.evidence import Ref
 from whichrank.records.hardware import UNREADABLE, GpuState, NvLink
@@ -106,8 +107,7 @@ _ABSENT = (
 _UNIT = re.compile(r"^(-?\d+(?:\.\d+)?) ?(?:C|W|MHz|Mhz|MiB|GiB|%|us|ms|x|GB/s|KB/s|bank\(s\))?$")
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """A GPU while its values come in."""
 
     host: str | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from ipaddress import ip_address
+
+from msgspec import Struct, field
 
 from whichrank.evidence.readers.pcap.packets import PCAPNG, Capture, Segment, tcp_segment
 from whichrank.evidence.text.host_of_path import host_of_path
@@ -57,8 +58,7 @@ def read(item: Item) -> Reading:
     return Reading([*records], "partial" if notes else "complete", "; ".join(notes))
 
 
-@dataclass(slots=True)
-class _Side:
+class _Side(Struct):
     """What one end has sent."""
 
     packets: int = 0
@@ -125,8 +125,7 @@ def _behind(one: int, other: int) -> bool:
     return 0 < ((other - one) & 0xFFFFFFFF) < 1 << 31
 
 
-@dataclass(slots=True)
-class _Flow:
+class _Flow(Struct):
     a: tuple[bytes, int]
     b: tuple[bytes, int]
     number: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
+
+from msgspec import Struct
 
 _PCAP = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
@@ -44,8 +45,7 @@ class Segment(NamedTuple):
     octets: int
 
 
-@dataclass(slots=True)
-class Capture:
+class Capture(Struct):
     """A capture file; `cut` says that it ended within a packet or was damaged."""
 
     stream: BinaryIO

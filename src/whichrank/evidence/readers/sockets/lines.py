@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 End = tuple[str, int]
 
@@ -20,8 +21,7 @@ _UNITS = {None: 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _MAPPED = "::ffff:"
 
 
-@dataclass(slots=True)
-class Line:
+class Line(Struct):
     """A socket while its values come in."""
 
     number: int

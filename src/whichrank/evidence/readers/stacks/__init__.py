@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.evidence.readers.stacks import faulthandler, gdb, pyspy
 from whichrank.evidence.text.prefixes import Clock, Voice, hint_of_path, listen

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack
@@ -21,8 +22,7 @@ def begins(text: str) -> bool:
     return "(most recent call first)" in text and _THREAD.match(text) is not None
 
 
-@dataclass(slots=True)
-class _Thread:
+class _Thread(Struct):
     tid: int
     name: str
     current: bool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack
@@ -25,8 +26,7 @@ _PYTHON_BT = re.compile(
 _MOST_FRAMES, _MOST_THREADS = 1024, 4096
 
 
-@dataclass(slots=True)
-class _Thread:
+class _Thread(Struct):
     number: int
     lwp: int
     name: str

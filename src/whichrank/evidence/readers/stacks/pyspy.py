@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct, field
 
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack, ThreadState
@@ -24,8 +25,7 @@ _MAIN = "MainThread"
 _MOST_PROCESSES, _MOST_THREADS, _MOST_FRAMES = 4096, 4096, 1024
 
 
-@dataclass(slots=True)
-class Process:
+class Process(Struct):
     """One process in the making."""
 
     pid: int | None

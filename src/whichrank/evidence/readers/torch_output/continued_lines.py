@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.evidence.readers.torch_output.watchdog import of_work
 from whichrank.records.dump import Frame
@@ -21,8 +22,7 @@ _STRANGER = re.compile(
 _COLLECTIVE_STACK = "Stack trace of the failed collective"
 
 
-@dataclass(slots=True)
-class ErrorLines:
+class ErrorLines(Struct):
     """`NCCL error …`, then the class, then `Last error:` and NCCL's own words."""
 
     line: int
@@ -62,8 +62,7 @@ def nccl_error_begins(line: int, text: str) -> ErrorLines | None:
     return ErrorLines(line, of_work(event, text))
 
 
-@dataclass(slots=True)
-class StackLines:
+class StackLines(Struct):
     """`Stack trace of the failed collective:` and the frames below it, innermost first."""
 
     line: int

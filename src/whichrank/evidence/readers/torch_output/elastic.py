@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.records.events.launchers import ElasticFailure
 
@@ -16,8 +17,7 @@ _PATIENCE = 400
 """A row may hold a traceback, so the table outlives lines that are not its own."""
 
 
-@dataclass(slots=True)
-class Row:
+class Row(Struct):
     line: int
     event: ElasticFailure
     time: str = ""

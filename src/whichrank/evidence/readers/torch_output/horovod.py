@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.evidence.readers.torch_output.found import number_list
 from whichrank.records.events.collectives import StallReport
@@ -17,8 +18,7 @@ _HEADER = re.compile(r"^\s{0,8}(?:Stalled ops|Stalled ranks|Missing ranks):|^\s*
 _MOST = 65536
 
 
-@dataclass(slots=True)
-class Stall:
+class Stall(Struct):
     """The report in the making: one line or several."""
 
     line: int

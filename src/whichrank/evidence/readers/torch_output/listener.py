@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.evidence.readers.stacks import faulthandler
 from whichrank.evidence.readers.torch_output import communication, continued_lines, horovod

@@ -6,12 +6,12 @@ import io
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import islice, product
 from typing import BinaryIO
 
 import numpy as np
+from msgspec import Struct
 
 from whichrank.evidence.text.newest_lines import Line, decoded, newest_lines, oldest_lines
 from whichrank.evidence.text.prefixes import Clock, Voice, listen
@@ -90,8 +90,7 @@ def nonfinite(line: bytes) -> bool:
     return _NONFINITE.search(line[:4096].lower()) is not None
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct):
     """One line of progress."""
 
     step: int = -1

@@ -23,7 +23,7 @@ Without NCCL's lines about collectives nothing can be said.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules.wording import argument_mismatch

@@ -20,7 +20,7 @@ Without NCCL's lines about collectives nothing can be said.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated

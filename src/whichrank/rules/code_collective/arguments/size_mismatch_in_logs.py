@@ -30,9 +30,8 @@ Two ranks that differ have no majority: then nobody is named.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.communication import GlooMismatch

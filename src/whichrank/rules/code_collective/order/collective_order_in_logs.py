@@ -23,7 +23,7 @@ The check says that they differ, not whether one was skipped or two were swapped
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NotEvaluated

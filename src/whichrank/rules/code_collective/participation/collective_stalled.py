@@ -25,7 +25,7 @@ The dumps don't hold what the transport does; NCCL's log and the fabric counters
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording

@@ -27,7 +27,8 @@ NCCL the line is that of the next synchronising call, not of the collective.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject

@@ -31,7 +31,8 @@ Without dumps nothing says who holds which group: then nobody is named.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording

@@ -20,7 +20,7 @@ Code that only lies there need not be the code that hung: nothing is said unless
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject

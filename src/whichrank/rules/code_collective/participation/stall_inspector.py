@@ -27,7 +27,7 @@ rank of a job can't be told from the list of those that are ready unless the siz
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NotEvaluated
 from whichrank.records.events.collectives import StallReport

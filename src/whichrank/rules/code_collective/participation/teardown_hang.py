@@ -25,7 +25,7 @@ Since NCCL 2.30 the lines about destroying are printed only with `NCCL_DEBUG_SUB
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref

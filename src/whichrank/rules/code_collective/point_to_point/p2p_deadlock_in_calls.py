@@ -22,7 +22,7 @@ is the later one is read off the lines of a function that both ranks are in.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject

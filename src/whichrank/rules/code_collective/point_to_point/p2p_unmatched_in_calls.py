@@ -25,7 +25,7 @@ candidates.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from whichrank.source.code.index import Function, Module, dotted, last_name, resolve
 from whichrank.source.code.values import CLEAN, Origin, Taint, Value, union
@@ -13,8 +14,7 @@ from whichrank.source.nodes import walk
 _SETS = frozenset({"signal", "add_signal_handler"})
 
 
-@dataclass(slots=True)
-class Interrupted:
+class Interrupted(Struct):
     """Variables that handlers assign: globals of a module, attributes of objects, names of an enclosing function."""
 
     names: dict[tuple[Module, str], Taint] = field(default_factory=dict)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.records.code import Disagreement, Pairing
@@ -26,8 +28,7 @@ class UnknownPathError(Exception):
     """Which way a rank goes, or to whom it sends, can't be told."""
 
 
-@dataclass(slots=True)
-class _Rank:
+class _Rank(Struct):
     todo: list[tuple[Op, int]] = field(default_factory=list)
     """Operations with the peer, -1 for a collective."""
     at: int = 0

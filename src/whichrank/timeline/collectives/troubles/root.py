@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from whichrank.records.dump import SCHEDULED, STARTED
 from whichrank.timeline.collectives.lineup import Lineup

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.collectives.lineup import Lineup

@@ -6,8 +6,10 @@ Rules turn a trouble into a finding; nothing here knows causes, texts or fixes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.model.grades import Grade
 from whichrank.timeline.collectives.meetings import Meeting
@@ -40,8 +42,7 @@ ARGUMENTS = ("size", "dtype", "root", "reduce-op")
 _SHIFTS = ("added", "alone", "skipped", "left-loop")
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """One fault, as far as the dumps show it."""
 
     shape: Shape
