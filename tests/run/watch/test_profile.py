@@ -62,7 +62,7 @@ def shapes_in(file):
 
 @pytest.mark.parametrize("options", [("--skip", "3", "--shapes"), ("--skip", "1")])
 def test_shapes_are_recorded_on_request_and_where_no_step_before_tells_sizes(tmp_path, options):
-    done = profile(tmp_path / "out", 2, *options, "--steps", "2", "--no-report", STEPS="8")
+    done = profile(tmp_path / "out", forked(2), *options, "--steps", "2", "--no-report", STEPS="8")
     assert done.returncode == 0, done.stderr[-2000:]
     assert "aten::addmm" in shapes_in(tmp_path / "out" / "rank-0.json.gz")
     assert {share.bytes for share in trace([tmp_path / "out"]).collectives} == {33280}

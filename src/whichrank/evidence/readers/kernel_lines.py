@@ -9,7 +9,8 @@ from whichrank.evidence.text.words import Place
 from whichrank.model.contracts import Item, Reading
 
 NAME = "kernel_lines"
-_MOST = 100_000
+_MOST, _LONGEST = 10_000, 4096
+"""Lines, and bytes of each."""
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -37,7 +38,8 @@ class Listener:
         """Keep the lines with these words."""
         pieces = Pieces(chunk, found)
         while (piece := pieces.told()) and len(self._heard) < _MOST:
-            self._heard.append((piece.number, bytes(chunk.view[piece.start : piece.end]), piece.words))
+            line = bytes(chunk.view[piece.start : min(piece.end, piece.start + _LONGEST)])
+            self._heard.append((piece.number, line, piece.words))
 
     def finish(self) -> Reading:
         """The events, unless the file is read as a kernel log anyway."""
