@@ -150,7 +150,12 @@ def test_copies_of_any_launcher_meet(tmp_path):
 
 @pytest.mark.job
 def test_run_is_gated(whichrank, tmp_path):
-    done = whichrank("run", "--preflight", "--out", tmp_path / "out", "--", sys.executable, "-c", "print('trained')")
+    command = ["--", sys.executable, "-c", "print('trained')"]
+    for attempt in range(30):
+        done = whichrank("run", "--preflight", "--out", tmp_path / f"out-{attempt}", *command)
+        if "of a dead job still run" not in done.stderr:  # tests beside this one have such ranks for a while
+            break
+        time.sleep(4)
     assert done.returncode == 0, done.stderr
     assert "trained" in done.stdout
 

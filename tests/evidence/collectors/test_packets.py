@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -97,16 +98,26 @@ sys.exit(why or None)
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("tcpdump") is None, reason="needs root and tcpdump")
 def test_tcpdump_is_asked_where_no_packet_socket_may_be_opened(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        timer = threading.Timer(1.0, talk, (listener, "127.0.0.1"))
-        timer.start()
-        command = [sys.executable, "-c", UNPRIVILEGED, str(listener.getsockname()[1]), "2"]
-        done = subprocess.run(command, capture_output=True, check=False)
-        timer.join()
-    assert done.returncode == 0, done.stderr.decode()
+        before = packet_sockets()
+        command = [sys.executable, "-c", UNPRIVILEGED, str(listener.getsockname()[1]), "5"]
+        capturing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        until = time.monotonic() + 60
+        while not packet_sockets() - before and capturing.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.3)  # its filter is set behind that
+        talk(listener, "127.0.0.1")
+        found, said = capturing.communicate(timeout=120)
+    assert capturing.returncode == 0, said.decode()
     path = tmp_path / "packets.pcap"
-    path.write_bytes(done.stdout)
-    read = pcap.read(Item(path, path.name, len(done.stdout), 0))
+    path.write_bytes(found)
+    read = pcap.read(Item(path, path.name, len(found), 0))
     assert [flow.a_to_b.octets for flow in read.records] == [3000]
+
+
+def packet_sockets() -> set[str]:
+    """Those that somebody has open now, by their addresses in the kernel and their inodes."""
+    rows = Path("/proc/net/packet").read_text(encoding="ascii").splitlines()[1:]
+    return {" ".join((row.split()[0], row.split()[-1])) for row in rows}
 
 
 def test_without_either_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
