@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import sys
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from _step_drills import BLOCK, WARM, Paused, Training
+from _step_drills import BLOCK, WARM, Paused, Training, all_of
 
 
 def experiment(plan: dict, folder: Path) -> None:
@@ -39,13 +37,7 @@ def experiment(plan: dict, folder: Path) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    for number, plan in enumerate(json.loads(Path(sys.argv[1]).read_text())):
-        folder = Path(sys.argv[2]) / f"{number:02d}"
-        folder.mkdir(exist_ok=True)
-        experiment(plan, folder)
-        dist.barrier()
-    dist.destroy_process_group()
-    os._exit(0)
+    all_of(experiment)
 
 
 if __name__ == "__main__":

@@ -179,6 +179,11 @@ def main():
         os.environ["NCCL_HOSTID"] = os.environ["RANK"]  # ranks may share a device only if NCCL takes them for hosts
         torch.cuda.set_device(0)
     dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
+    all_of(experiment)
+
+
+def all_of(experiment):
+    """Every plan of the file that is named first, each in a folder of its own below the one that is named second."""
     for number, plan in enumerate(json.loads(Path(sys.argv[1]).read_text())):
         folder = Path(sys.argv[2]) / f"{number:02d}"
         folder.mkdir(exist_ok=True)

@@ -60,8 +60,9 @@ def test_a_kernel_log_that_is_named_by_an_address_is_of_that_host(tmp_path):
         "[Thu Sep 18 03:24:53 2025] Memory cgroup out of memory: Killed process 391 (python) total-vm:26kB, UID:0\n"
     )
     log = "(Worker pid=1650, ip=10.7.3.41) [rank0]: step 5 loss 2.0\n" * 4
-    found = judged(tmp_path, dmesg_10__7__3__42__txt=kernel, worker__log=log)
-    assert "10.7.3.41" not in (*found.culprits.hosts, found.summary)
+    judged(tmp_path, dmesg_10__7__3__42__txt=kernel, worker__log=log)
+    found = [finding for finding in diagnose([tmp_path], jobs=1).findings if finding.code == "HOST150"]
+    assert [finding.subject.hosts for finding in found] == [("10.7.3.42",)]
 
 
 def test_the_rank_whose_kernels_fail_has_the_gpu_that_is_gone(tmp_path):

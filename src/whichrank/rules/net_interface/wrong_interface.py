@@ -60,14 +60,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         told = [s for s in told if s.signature.id not in ("gloo-mesh", "gloo-loopback") or "refused" not in s.sign.text]
     if any(s.signature.role == "root" for s in told):
         sure = known_messages.grade(told)
-        message = "A rank is not to be reached at the address that it announced: {what}."
+        message = "A rank can't be reached at the address that it announced: {what}."
         found = building.tell_of(case, _FAILED, message, told, sure)
         return [_of_those_that_fell_back(case, found)]
     return _by_the_choice(case)
 
 
 def _of_those_that_fell_back(case: Case, finding: Finding) -> Finding:
-    """The finding about who took the loopback address because its own name leads nowhere, if the others did not."""
+    """The finding about who fell back to the loopback address, if the others did not."""
     signs = [s.sign for s in known_messages.seen(case, "gloo-own-name")]
     ranks = statements.unless_all(case, statements.ranks_of(signs))
     hosts = {sign.host for sign in signs if sign.host}
@@ -75,9 +75,7 @@ def _of_those_that_fell_back(case: Case, finding: Finding) -> Finding:
     if not ranks and not named:
         return finding
     who = wording.ranks_text(ranks).capitalize() if ranks else ", ".join(named)
-    told = (
-        f"{who} took the loopback address, because the host's own name leads nowhere: the others can't reach it there."
-    )
+    told = f"{who} fell back to the loopback address: the host's own name does not resolve. The others can't reach it."
     refs = tuple(dict.fromkeys((*building.refs(signs)[:2], *finding.evidence)))
     return replace(finding, subject=Subject(ranks=ranks, hosts=named), message=told, evidence=refs)
 

@@ -210,8 +210,7 @@ def _compare(mine: list[Frame], theirs: list[Frame]) -> int:
         if a.line == b.line:
             continue
         called = {(path[depth + 1].file, path[depth + 1].function) for path in (mine, theirs) if len(path) > depth + 1}
-        same_call = len(called) < 2 and len(mine) == len(theirs)
-        if (same_call and abs(a.line - b.line) <= _BRANCHES) or (not same_call and len(called) < 2):
+        if len(called) < 2 and (len(mine) != len(theirs) or abs(a.line - b.line) <= _BRANCHES):
             return 0
         return 1 if a.line > b.line else -1
     return 0

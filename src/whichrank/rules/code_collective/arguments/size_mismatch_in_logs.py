@@ -30,7 +30,6 @@ Two ranks that differ have no majority: then nobody is named.
 
 from __future__ import annotations
 
-import numpy as np
 from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NotEvaluated
@@ -174,9 +173,9 @@ def _unlike_the_others(case: Case, noticed: tuple[int, ...], got: int | None, ex
     lineup = case.lineup
     if lineup is None or len(noticed) != 1 or got is None or expected is None:
         return ()
-    last = {rank: np.flatnonzero(lineup.rank == rank)[-1:] for rank in range(case.world) if rank not in noticed}
-    brought = {lineup.signature_of(int(rows[0])).inputs if len(rows) else None for rows in last.values()}
-    if len(last) < 2 or len(brought) != 1 or not (sizes := brought.pop()):
+    others = [lineup.rows(rank) for rank in range(case.world) if rank not in noticed]
+    brought = {lineup.signature_of(int(rows[-1])).inputs if len(rows) else None for rows in others}
+    if len(others) < 2 or len(brought) != 1 or not (sizes := brought.pop()):
         return ()
     elements = sum(sizes)
     came, own = (elements > 0 and size % elements == 0 and size // elements in _ITEM_BYTES for size in (got, expected))

@@ -135,21 +135,17 @@ def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
     at = case.activities[making[0]].place
     where = f" at {at}" if at is not None else ""
     lacking = tuple(rank for rank in range(case.world) if rank not in ranks) if 2 * len(ranks) > case.world else ()
-    verb = "has" if len(lacking or ranks) == 1 else "have"
-    who = wording.ranks_text(lacking or ranks).capitalize() if ranks else "Some ranks"
-    what = (
-        "not created a process group that the other ranks did"
-        if lacking
-        else ("created a process group that the other ranks did not")
-    )
     ranks = lacking or ranks
+    who = wording.ranks_text(ranks).capitalize() if ranks else "Some ranks"
+    verb = "has" if len(ranks) == 1 else "have"
+    did, others_did = ("not created", "did") if lacking else ("created", "did not")
     inside = "in new_group" if case.activities[making[0]].doing == "starting" else "in the first call of a group"
     places = [case.activities[rank].place for rank in (*ranks, *making) if rank in case.activities]
     code = tuple(dict.fromkeys(CodePlace(p.file, p.line, p.function) for p in places if p is not None))[:3]
     shown = [*ranks[:2], *[rank for rank in making if rank not in ranks][:2], *making[:1]]
     message = (
-        f"{who} {verb} {what}; {wording.ranks_text(making)} now wait {inside}{where} and count their groups "
-        "differently."
+        f"{who} {verb} {did} a process group that the other ranks {others_did}; {wording.ranks_text(making)} now wait "
+        f"{inside}{where} and count their groups differently."
     )
     return _found(case, message, ranks, code, shown)
 
