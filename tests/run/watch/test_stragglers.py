@@ -74,19 +74,40 @@ def test_a_job_that_ends_before_half_a_minute_is_judged_by_all_of_it(seed: int) 
     job.steps_per_s = 4
     assert job.run(15, 0.45, 0.5, 0.05) == []
     job.found.observe(job.now + 3, job.members[:2])  # one has left before the others
-    straggler = job.found.of_short_job()
+    straggler = job.found.at_the_end()
     assert straggler is not None
     assert straggler.rank == 2
     equal = Job(3, seed, steps_per_s=4)
     equal.run(19, 0.4, 0.4, 0.4)
-    assert equal.found.of_short_job() is None
+    assert equal.found.at_the_end() is None
+
+
+@pytest.mark.parametrize("before_s", [15, 120])
+@pytest.mark.parametrize("seed", range(10))
+def test_one_that_becomes_slow_shortly_before_the_end(seed: int, before_s: int) -> None:
+    job = Job(4, seed, steps_per_s=8)
+    assert job.run(before_s, 0.3, 0.3, 0.3, 0.3) == []
+    job.steps_per_s = 3  # less than the usual pace, as at the end of a job
+    assert job.run(15, 0.7, 0.05, 0.7, 0.7) == []
+    straggler = job.found.at_the_end()
+    assert straggler is not None
+    assert (straggler.rank, straggler.seconds <= 15) == (1, True)
+
+
+def test_equal_ranks_are_none_at_the_end() -> None:
+    for seed in range(60):
+        job = Job(4, seed, steps_per_s=8)
+        job.run(20, 0.3, 0.3, 0.3, 0.3)
+        job.steps_per_s = 4
+        job.run(12.5, 0.5, 0.5, 0.5, 0.5)
+        assert job.found.at_the_end() is None
 
 
 def test_a_long_job_is_judged_while_it_runs_only() -> None:
     job = Job(3)
     job.run(30, 0.5, 0.5, 0.05)
     job.run(90, 0.5, 0.5, 0.5)
-    assert job.found.of_short_job() is None
+    assert job.found.at_the_end() is None
 
 
 def test_it_begins_while_the_job_runs() -> None:

@@ -184,7 +184,7 @@ class RunRecord:
     def report_slowness(self) -> None:
         """The last word on a job that ended while nothing worse was found: who held it up."""
         slowest = max(self.straggled.values(), key=lambda each: each.lost * each.seconds, default=None)
-        slowest = slowest or self.stragglers.of_short_job()
+        slowest = slowest or self.stragglers.at_the_end()
         if slowest is None or self.diagnosis is not None:
             return
         from whichrank.report import load

@@ -28,7 +28,7 @@ LEAST, LEAST_SOON = 0.1, 0.15
 FAR = 0.75
 """Times the share of the rank that waits least of the others: it must wait less than this."""
 SURE = 4.0
-"""Standard errors that the difference must have."""
+"""Standard errors that the difference must have: of what was seen, and of that many looks at equal ranks."""
 STEADY, UNEVEN = 0.3, 0.35
 """Every block must have so many times the steps of the busiest, and their spread be no more than this of the mean."""
 AT_PACE = 0.6
@@ -70,6 +70,8 @@ class _Block:
     shares: dict[int, float]
     steps: int
     """Of the rank that made the fewest."""
+    looks: dict[int, int]
+    """At each rank."""
 
 
 @dataclass(slots=True)
@@ -78,8 +80,8 @@ class Stragglers:
 
     now: Straggler | None = None
     _shorts: deque[_Block] = field(default_factory=lambda: deque(maxlen=2 * BLOCKS))
-    _whole: list[_Block] = field(default_factory=list)
-    """The first short blocks of the job, for one that ends before there are enough for the window."""
+    _last: deque[_Block] = field(default_factory=lambda: deque(maxlen=2 * BLOCKS))
+    """The newest short blocks with all ranks, for a job that ends before there are enough for the window."""
     _began: float = 0.0
     _before: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
     """Rank -> process, glances, waits, steps at the beginning of the block."""
@@ -94,7 +96,7 @@ class Stragglers:
         }
         block = self._block(now_s - self._began, counts)
         if counts.keys() - self._before.keys():
-            self._whole.clear()
+            self._last.clear()
         self._began, self._before = now_s, counts
         if block is None:
             self._shorts.clear()  # ranks came, went or stand still: what was before says nothing
@@ -102,32 +104,35 @@ class Stragglers:
             return None
         self._shorts.append(block)
         self._members = {m.rank: m for m in ranks}
-        if len(self._whole) < 2 * BLOCKS:
-            self._whole.append(block)
+        self._last.append(block)
         # The whole window, or its newest half: what has just begun is not to be hidden by what was before.
         blocks = _in_pairs(list(self._shorts))
         self.now = _judge(self._members, blocks, LEAST) if len(blocks) == BLOCKS else None
         self.now = self.now or _judge(self._members, blocks[-FEWEST:], LEAST_SOON)
         return self.now
 
-    def of_short_job(self) -> Straggler | None:
-        """Who held up a job that ended before the window was full, by all of it but its start and its end."""
-        if len(self._whole) >= 2 * BLOCKS:
-            return None
-        return _judge(self._members, _under_way(self._whole), LEAST_SOON, fewest=FEWEST_SHORT)
+    def at_the_end(self) -> Straggler | None:
+        """Who held up a job that ended before a window was full: all of it but its start and end, or since a change."""
+        blocks = list(self._last)
+        short = [_under_way(blocks)] if len(blocks) < 2 * BLOCKS else []
+        for window in (*short, _at_one_pace(blocks), _at_one_pace(blocks[:-1])):
+            if found := _judge(self._members, window, LEAST_SOON, fewest=FEWEST_SHORT):
+                return found
+        return None
 
     def _block(self, seconds: float, counts: dict[int, tuple[int, int, int, int]]) -> _Block | None:
         if counts.keys() != self._before.keys() or len(counts) < 2 or seconds > 3 * BLOCK_S:
             return None
-        shares, steps = {}, []
+        shares, steps, glances = {}, [], {}
         for rank, (pid, looks, waits, step) in counts.items():
             before = self._before[rank]
             if before[0] != pid:
                 return None
             steps.append(step - before[3])
-            if looks - before[1] >= GLANCES:
-                shares[rank] = (waits - before[2]) / (looks - before[1])
-        return _Block(seconds, shares, min(steps))
+            if (seen := looks - before[1]) >= GLANCES:
+                glances[rank] = seen
+                shares[rank] = (waits - before[2]) / seen
+        return _Block(seconds, shares, min(steps), glances)
 
 
 def _under_way(blocks: list[_Block]) -> list[_Block]:
@@ -135,6 +140,15 @@ def _under_way(blocks: list[_Block]) -> list[_Block]:
     paces = [block.steps / block.seconds for block in blocks]
     full = [at for at, pace in enumerate(paces) if pace >= AT_PACE * max(paces)]
     return blocks[full[0] : full[-1] + 1] if full else []
+
+
+def _at_one_pace(blocks: list[_Block]) -> list[_Block]:
+    """The newest of them that have one pace: what came before a rank became slow is left out."""
+    paces = [block.steps / block.seconds for block in blocks]
+    first = len(blocks)
+    while first and min(paces[first - 1 :]) >= AT_PACE * max(paces[first - 1 :]):
+        first -= 1
+    return blocks[first:]
 
 
 def _in_pairs(shorts: list[_Block]) -> list[_Block]:
@@ -145,6 +159,7 @@ def _in_pairs(shorts: list[_Block]) -> list[_Block]:
             one.seconds + two.seconds,
             {rank: (one.shares[rank] + two.shares[rank]) / 2 for rank in one.shares.keys() & two.shares.keys()},
             one.steps + two.steps,
+            {rank: one.looks[rank] + two.looks[rank] for rank in one.looks.keys() & two.looks.keys()},
         )
         for one, two in pairs
     ]
@@ -165,7 +180,8 @@ def _judge(ranks: dict[int, Member], blocks: list[_Block], least: float, *, fewe
     others = sorted(known - {rank})
     gaps = [min(block.shares[other] for other in others) - block.shares[rank] for block in blocks]
     gap = min(mean[other] for other in others) - mean[rank]
-    noise = stdev(gaps) / len(gaps) ** 0.5
+    chance = sum(_variance(mean[each], blocks, each) for each in (rank, min(others, key=lambda r: mean[r]))) ** 0.5
+    noise = max(stdev(gaps) / len(gaps) ** 0.5, chance)
     if gap < max(least, SURE * noise) or mean[rank] > FAR * (mean[rank] + gap):
         return None
     if sum(each > 0 for each in gaps) < MOST_BLOCKS * len(gaps):
@@ -177,3 +193,8 @@ def _judge(ranks: dict[int, Member], blocks: list[_Block], least: float, *, fewe
         rank, mean[rank], fmean(mean[other] for other in others), place,
         sum(block.seconds for block in blocks),
     )  # fmt: skip
+
+
+def _variance(share: float, blocks: list[_Block], rank: int) -> float:
+    """Of a share that so many looks found."""
+    return share * (1 - share) / sum(block.looks[rank] for block in blocks)
