@@ -2,8 +2,9 @@
 
 Read are tables with a header (`RANK PID HOST`; `scontrol listpids`), lines such as `13 -> node2/5`, lines with names
 and values (`rank=13 host=node2 pid=4410 local_rank=5`), which many programs print when they start, the list of
-processes of `ps` with `RANK=13` in the command, words and values one after the other (`rank 13 pid 4410 on node2`), and
-lines whose prefix says both the rank and the host.
+processes of `ps` with `RANK=13` in the command, words and values one after the other (`rank 13 pid 4410 on node2`),
+what DeepSpeed's launcher prints (`{'node1': [0, 1], 'node2': [0, 1]}`), and lines whose prefix says both the rank and
+the host.
 """
 
 from __future__ import annotations
@@ -79,6 +80,9 @@ _INTRODUCES = re.compile(
 """`rank 5 local_rank 1 pid 4410 host node7`, `rank 2 of 4 on node3`."""
 _ITEM = re.compile(r"(local[_ ]rank|gpu|pid|host|hostname|node|on) ([\w.:-]{1,80})", re.IGNORECASE)
 _ITEM_OF = {"local rank": "local_rank", "hostname": "host", "node": "host", "on": "host"}
+_WORLD = re.compile(r"WORLD INFO DICT: \{([^{}]{1,400000})\}")
+_SLOTS = re.compile(r"['\"]([\w.-]{1,253})['\"]: \[([\d, ]{1,2000})\]")
+"""`'node2': [0, 1, 2, 3]`: a host and its GPUs, in the order of the ranks."""
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
 _SPEAKS = re.compile(rb"(?i)rank|globalid")
 _NO_MAP = (".py", ".md", ".rst", ".html", ".json", ".yaml", ".yml")
@@ -169,6 +173,7 @@ def rows(text: str) -> list[Row]:
         list(_names_and_values(lines)) if any(map(low.__contains__, _WHERE)) or _BRACKETED.search(low) else [],
         list(_processes(lines)) if "PID" in text else [],
         list(_introductions(lines)),
+        list(_slots(lines)) if "WORLD INFO DICT" in text else [],
     )
     return max(shapes, key=len)
 
@@ -250,6 +255,16 @@ def _introductions(lines: list[tuple[int, str]]) -> Iterator[Row]:
                 found.setdefault(name, value.rstrip(".:"))
         if "host" in found or "pid" in found:
             yield number, line, found
+
+
+def _slots(lines: list[tuple[int, str]]) -> Iterator[Row]:
+    """DeepSpeed's hosts with their GPUs: ranks are counted through them."""
+    number, line, world = next(((n, line, match) for n, line in lines if (match := _WORLD.search(line))), (0, "", None))
+    rank = 0
+    for host, slots in _SLOTS.findall(world[1]) if world else ():
+        for local, gpu in enumerate(slots.replace(",", " ").split()):
+            yield number, line, {"rank": str(rank), "host": host, "local_rank": str(local), "gpu": gpu}
+            rank += 1
 
 
 def _processes(lines: list[tuple[int, str]]) -> Iterator[Row]:

@@ -30,6 +30,7 @@ from typing import cast
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.second_looks import PostedFault
+from whichrank.records.stack import main_thread
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
 from whichrank.timeline.job_state.outcome import observed
@@ -63,7 +64,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             severity="error",
             grade=min(first.grade, Grade.SUPPORTS if first.severity == "error" else Grade.HINTS),
             kind="code",
-            subject=Subject(code=(CodePlace(first.file, first.line),)),
+            subject=Subject(ranks=_standing_at(case, first), code=(CodePlace(first.file, first.line),)),
             message=message,
             evidence=first.refs[:6],
             alternatives=listed,
@@ -77,3 +78,17 @@ def _fits(fault: PostedFault, seen: Category | None, waits: bool) -> bool:
     if fault.category == "hang" or fault.cause.endswith("-mismatch"):
         return waits or (seen is None and fault.severity == "error")
     return fault.severity == "error" and seen in (None, fault.category)
+
+
+def _standing_at(case: Case, fault: PostedFault) -> tuple[int, ...]:
+    """The ranks whose stacks stand at that line, unless all do, or the fault is no matter of who calls."""
+    if fault.category != "hang":
+        return ()
+    name = fault.file.rpartition("/")[2]
+    threads = {rank: main_thread(stack) for rank, stack in case.stacks.items()}
+    there = [
+        rank
+        for rank, thread in threads.items()
+        if thread and any((f.file.rpartition("/")[2], f.line) == (name, fault.line) for f in thread.frames)
+    ]
+    return tuple(sorted(there)) if 2 * len(there) < len(threads) else ()

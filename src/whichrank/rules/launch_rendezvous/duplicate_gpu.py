@@ -74,11 +74,11 @@ def _busy(case: Case) -> list[Finding]:
 
 
 def _spans_the_job(case: Case, named: tuple[int, ...]) -> bool:
-    """Whether the communicator that was refused is over all ranks: it then is the first and the largest."""
+    """Whether the communicator that was refused is over all ranks: as the first one mostly is, if nothing is known."""
     sizes = {init.nranks for process in case.nccl for init in process.inits}
     if sizes:
         return sizes == {case.world}
-    return case.world > max(named) and _reported_by(case) <= set(named)
+    return case.world not in range(1, max(named) + 1) and _reported_by(case) <= set(named)
 
 
 def _reported_by(case: Case) -> set[int]:

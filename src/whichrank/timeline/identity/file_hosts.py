@@ -21,6 +21,8 @@ _TOOLS = re.compile(
 _HOST_TOOL = r"(dmesg|kern(?:el)?(?:[_-]?log)?|journal(?:ctl)?|syslog|nvidia-smi|ibstat|ethtool)"
 _TOOL_FIRST = re.compile(rf"{_HOST_TOOL}[_-](?=\w)", re.IGNORECASE)
 _TOOL_LAST = re.compile(rf"[_-]{_HOST_TOOL}$", re.IGNORECASE)
+_STACKS_FIRST = re.compile(r"(py-?spy|stacks?|gdb)[_-](?=[a-z])", re.IGNORECASE)
+_PID_LAST = re.compile(r"[_-](?:pid[_-]?)?\d{3,7}$")
 _NUMBER = re.compile(r"\d+")
 _NO_HOST = re.compile(
     r"(?:.*[_.-])?(?:rank|local|global|gpu|cuda|device|step|epoch|iter\w{0,8}|default|trainer|task|proc\w{0,4}|part|logs?"
@@ -66,6 +68,8 @@ def _parted(label: str) -> tuple[Place, str]:
         return (folder, stem[tool.end() :]), f"{tool[1]}.{kind}"
     if tool := _TOOL_LAST.search(stem):  # `n0111-dmesg.txt`
         return (folder, stem[: tool.start()]), f"{tool[1]}.{kind}"
+    if tool := _STACKS_FIRST.match(stem):  # `pyspy_n0111_41877.txt`
+        return (folder, _PID_LAST.sub("", stem[tool.end() :])), f"{tool[1]}.{kind}"
     return (folder, stem), kind
 
 

@@ -144,6 +144,7 @@ def meet(
     for stack in stacks:
         if stack.rank is not None:
             people.note(stack.rank, pid=stack.pid, host=stack.host)
+    _by_local_ranks(people, stacks)
     _last_one_left(people, stacks)
     _only_one_of_host(people, stacks)
     return people
@@ -247,6 +248,18 @@ def _only_one_of_host(people: People, stacks: Sequence[ProcessStack]) -> None:
         ranks = people.ranks_on(host)
         if len(ranks) == len(pids) == 1 and people.by_rank[ranks[0]].pid is None:
             people.note(ranks[0], pid=next(iter(pids)))
+
+
+def _by_local_ranks(people: People, stacks: Sequence[ProcessStack]) -> None:
+    """Stacks of local ranks 0 to n-1, in evidence of one host and of no more ranks: they are the global ranks."""
+    told = {s.local_rank: s for s in stacks if s.local_rank is not None and s.pid is not None}
+    hosts = people.hosts() | {short_name(s.host) for s in stacks if s.host}
+    alone = len(hosts) <= 1 and people.world in (0, len(told)) and all(s.local_rank in told for s in stacks)
+    if len(told) < 2 or sorted(told) != list(range(len(told))) or not alone:
+        return
+    people.world = len(told)
+    for number, stack in told.items():
+        people.note(number, pid=stack.pid, host=stack.host, local_rank=number)
 
 
 def _last_one_left(people: People, stacks: Sequence[ProcessStack]) -> None:

@@ -251,11 +251,19 @@ def rank_of(case: Case, event: Event) -> int | None:
         return event.rank
     local = event.local_rank if event.local_rank is not None else _spawned(case, event)
     if local is None:
-        return None
+        return _of_gpu(case, event)
     fitting = [r for r in case.index.by_local.get(local, ()) if event.host in (None, case.people.host_of(r))]
     if not fitting and case.on_one_node and local < case.world:
         return local
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _of_gpu(case: Case, event: Event) -> int | None:
+    """The rank on the GPU of which CUDA speaks. Number 0 is that of every process that sees only its own GPU."""
+    if not isinstance(event, CudaError) or not event.gpu or event.host is None:
+        return None
+    ranks = case.hardware.ranks_at(event.host, event.gpu)
+    return ranks[0] if len(ranks) == 1 else None
 
 
 def _spawned(case: Case, event: Event) -> int | None:

@@ -32,7 +32,7 @@ _CTIME = re.compile(r"\[(?:[A-Z][a-z]{2} )([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):
 _SYSLOG = re.compile(rf"([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) (\d\d):(\d\d):(\d\d)(?:\.(\d{{1,9}}))? ({_HOST}) ")
 _ISO = re.compile(r"\[?(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?:\] ?| )")
 # `node7 kernel: `, and what a watcher of nodes writes into the job's log: `[nodewatch node7] kernel: `.
-_ISO_HOST = re.compile(rf"(?:\[(?:[\w.-]{{1,40}} )?)?({_HOST})\]? (?=kernel(?:\[\d{{1,10}}\])?: )")
+_HOST_KERNEL = re.compile(rf"(?:\[(?:[\w.-]{{1,40}} )?)?({_HOST})\]? (?=kernel(?:\[\d{{1,10}}\])?: )")
 _KERNEL = re.compile(r"kernel(?:\[\d{1,10}\])?: ?")
 _KMSG = re.compile(r"\d{1,5},\d{1,12},(\d{1,18}),[^;]{1,40};")
 
@@ -59,12 +59,20 @@ def peel(line: bytes) -> Said:
     if match := _LEVEL.match(said.text):
         said.text = said.text[match.end() :]
     _peel_time(said)
+    if match := _UPTIME.match(said.text):
+        _peel_uptime(said, match)
+    if said.host is None and (match := _HOST_KERNEL.match(said.text)):
+        said.host, said.text = match[1], said.text[match.end() :]
     if match := _KERNEL.match(said.text):
         said.text = said.text[match.end() :]
     if said.uptime_ns is None and (match := _UPTIME.match(said.text)):
-        said.uptime_ns = _uptime(match[1], match[2])
-        said.text = said.text[match.end() :]
+        _peel_uptime(said, match)
     return said
+
+
+def _peel_uptime(said: Said, match: re.Match[str]) -> None:
+    said.uptime_ns = _uptime(match[1], match[2])
+    said.text = said.text[match.end() :]
 
 
 def _peel_time(said: Said) -> None:
@@ -77,9 +85,6 @@ def _peel_time(said: Said) -> None:
     elif match := _ISO.match(text):
         year, month = int(match[1]), int(match[2])
         said.time_ns = _wall(year, month, match[3], match[4], match[5], match[6], match[7] or "", match[8] or "")
-        if named := _ISO_HOST.match(text, match.end()):
-            said.host, said.text = named[1], text[named.end() :]
-            return
     elif match := _KMSG.match(text):
         said.uptime_ns = int(match[1]) * 1000
     else:

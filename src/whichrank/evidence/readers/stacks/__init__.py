@@ -24,9 +24,10 @@ _LINES = at_line_start(
     rb"#\d{1,6} {1,3}0x[0-9a-f]{1,16} in ",
 )
 _FAULTS = re.compile(rb"(?:Current thread|Thread) 0x[0-9a-f]{1,16} .{0,110}\(most recent call first\)")
-_SAYS_RANK = re.compile(r"\brank[ _#:=]{0,2}(\d{1,7})\b", re.IGNORECASE)
-_A_TITLE = 60
-"""A line above a stack that says whose it is, is not longer."""
+_TITLED = re.compile(
+    rb"(?i:rank|pid)[ _#:=]{0,2}\d{1,10}\b[^\n]{0,50}\n(?: {4}[\w<>.]{1,80} \([^()\n]{1,200}\.py:\d{1,6}\)\r?\n){2}"
+)
+"""Frames of py-spy below a line that says whose they are, without py-spy's own headings."""
 _SPY_ERRORS = (b"py-spy", b"Permission Denied: Try running again", b"Failed to suspend process")
 
 
@@ -37,6 +38,8 @@ def sniff(head: bytes, name: str) -> bool:
     if head.lstrip()[:1] == b"[" and b'"thread_name"' in head and b'"frames"' in head:
         return True
     if begins_line(_LINES, head) or (b"most recent call first" in head and _FAULTS.search(head)):
+        return True
+    if b".py:" in head and _TITLED.search(head):
         return True
     lower = name.lower()
     return any(words in head for words in _SPY_ERRORS) and ("stack" in lower or "spy" in lower)
@@ -49,7 +52,7 @@ def read(item: Item) -> Reading:
     spy, debugger = pyspy.TextParser(item.label), gdb.Parser(item.label)
     faults: dict[tuple[str, int | None], tuple[faulthandler.Builder, Voice]] = {}
     stacks: list[ProcessStack] = []
-    titles: dict[int, int] = {}
+    titles: dict[int, pyspy.Title] = {}
     above = ""
     whole, clock = True, Clock(item.mtime_ns)
     for number, line in _lines(item):
@@ -57,13 +60,16 @@ def read(item: Item) -> Reading:
             whole = False
             break
         text = line.decode("utf-8", "replace").rstrip("\r\n")
-        if spy.feed(number, text) or debugger.feed(number, text):
-            if above and (rank := _titled(above)) is not None:
-                titles[number] = rank
+        if spy.feed(number, text):
+            continue
+        if debugger.feed(number, text):
+            if above and (title := pyspy.title_of(above)) is not None:
+                titles[number] = title
             above = ""
             continue
         if not text and not faults:
             continue
+        spy.entitle(text)
         above = text if text.strip(" `~") else above  # a fence may stand between a title and its stack
         voice = listen(line, clock)
         key = (voice.speaker, voice.rank)
@@ -78,14 +84,11 @@ def read(item: Item) -> Reading:
     for builder, voice in faults.values():
         ended = builder.end()
         stacks += [_spoken(ended, voice)] if ended else []
-    named = [replace(stack, rank=titles.get(stack.line, stack.rank)) for stack in (*spy.stacks, *debugger.stacks)]
-    return _reading(item, [*named, *stacks], spy.errors, whole)
-
-
-def _titled(above: str) -> int | None:
-    """The rank that the line above a stack names: `rank 3:`, `stack of rank3`."""
-    ranks = set(_SAYS_RANK.findall(above)) if len(above) <= _A_TITLE else set()
-    return int(ranks.pop()) if len(ranks) == 1 else None
+    named = [
+        replace(stack, rank=title.rank, local_rank=title.local_rank) if (title := titles.get(stack.line)) else stack
+        for stack in debugger.stacks
+    ]
+    return _reading(item, [*spy.stacks, *named, *stacks], spy.errors, whole)
 
 
 def _read_json(item: Item) -> Reading:

@@ -15,6 +15,9 @@ from whichrank.records.stack import ProcessStack, ThreadStack, ThreadState
 _PROCESS = re.compile(r"^Process (\d{1,10})(?::\s?(.*)| (\([^()]{1,60}\)):?)$")
 _OF_RANK = re.compile(r"\((?:global )?rank[ _:=#]{0,2}(\d{1,7})\)$", re.IGNORECASE)
 """What people add to the heading of a process."""
+_NAMES = re.compile(r"\b(local[ _]?rank|rank|pid)(?: is)?[ _#:=]{0,3}(\d{1,10})\b", re.IGNORECASE)
+_A_TITLE = 60
+"""A line above a stack that says whose it is, is not longer."""
 _PYTHON = re.compile(r"^Python v(\S{1,40})(?: \((.{1,1000})\))?$")
 _THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20}) \(([a-z]{1,12}(?:\+gil)?)\)(?:: "(.{0,200})")?$')
 _ERROR = re.compile(r"^Error: (.{1,500})|^(.{0,200}(?:[Pp]ermission denied|No such process|not permitted).{0,200})$")
@@ -25,6 +28,27 @@ _MAIN = "MainThread"
 _MOST_PROCESSES, _MOST_THREADS, _MOST_FRAMES = 4096, 4096, 1024
 
 
+class Title(Struct, frozen=True):
+    """Whose stack it is, by a line that somebody wrote above it: `rank 3:`, `RANK=3`, `== pid 2041 (LOCAL_RANK=3)`."""
+
+    rank: int | None = None
+    local_rank: int | None = None
+    pid: int | None = None
+
+
+def title_of(line: str) -> Title | None:
+    """What a line above a stack says, unless it names several."""
+    if len(line) > _A_TITLE or not (found := _NAMES.findall(line)):
+        return None
+    values: dict[str, set[int]] = {}
+    for word, number in found:
+        key = word.lower()
+        values.setdefault("local_rank" if key.startswith("local") else key, set()).add(int(number))
+    if any(len(numbers) > 1 for numbers in values.values()):
+        return None
+    return Title(**{key: numbers.pop() for key, numbers in values.items()})
+
+
 class Process(Struct):
     """One process in the making."""
 
@@ -33,12 +57,15 @@ class Process(Struct):
     line: int
     python: str = ""
     threads: list[ThreadStack] = field(default_factory=list)
+    title: Title = Title()
 
     def built(self, source: str) -> ProcessStack:
         named = _OF_RANK.search(self.command)
+        pid = self.title.pid if self.pid is None else self.pid
         return ProcessStack(
-            source, "py-spy", with_main(self.threads, self.pid), self.pid,
-            rank=int(named[1]) if named else None, command=self.command, python=self.python, line=self.line,
+            source, "py-spy", with_main(self.threads, pid), pid,
+            rank=int(named[1]) if named else self.title.rank, local_rank=self.title.local_rank,
+            command=self.command, python=self.python, line=self.line,
         )  # fmt: skip
 
 
@@ -77,11 +104,15 @@ class TextParser:
         self._source = source
         self._process: Process | None = None
         self._thread: tuple[str, int | None, ThreadState, int, list[Frame]] | None = None
+        self._title: Title | None = None
+        """Of the stack that comes next."""
         self.stacks: list[ProcessStack] = []
         self.errors: list[str] = []
 
     def feed(self, line: int, text: str) -> bool:
         """True where the line is py-spy's."""
+        if self._title is not None and self._process is None and (frame := _frame(text)) is not None and frame.line:
+            self._begin_process(None, "", line)  # all headings were left out but the one somebody wrote
         if text.startswith(" ") and self._is_heading_alone() and _frame(text) is not None:
             self._thread = (_MAIN, None, "unknown", line, [])  # the headings of threads were left out
         if text.startswith(" ") and self._thread is not None and self._feed_frame(text, self._thread[4]):
@@ -92,7 +123,7 @@ class TextParser:
             return found is not None
         if match := _PROCESS.match(text):
             self._end_process()
-            self._process = Process(int(match[1]), (match[2] or match[3] or "").strip()[:4000], line)
+            self._begin_process(int(match[1]), (match[2] or match[3] or "").strip()[:4000], line)
         elif (match := _PYTHON.match(text)) and self._process is not None:
             self._process.python = match[1]
         elif match := _THREAD.match(text):
@@ -116,7 +147,23 @@ class TextParser:
         tid = int(match[1], 16 if match[1].startswith("0x") else 10)
         self._thread = (match[3] or "", tid, state_of(match[2]), line, [])
         if self._process is None:
-            self._process = Process(None, "", line)
+            self._begin_process(None, "", line)
+
+    def entitle(self, text: str) -> None:
+        """A line that is not py-spy's may say whose stack follows, or whose this is where no thread has come yet."""
+        if (title := title_of(text)) is None:
+            if text.strip(" `~"):  # a fence may stand between a title and its stack
+                self._title = None
+            return
+        if self._is_heading_alone() and self._process is not None:
+            self._process.title = title
+            return
+        self._end_process()
+        self._title = title
+
+    def _begin_process(self, pid: int | None, command: str, line: int) -> None:
+        self._process = Process(pid, command, line, title=self._title or Title())
+        self._title = None
 
     def end(self) -> None:
         self._end_process()
