@@ -183,15 +183,19 @@ def _placed(root: Finding, others: Sequence[Finding]) -> Finding:
     if root.subject.ranks or root.subject.candidates or root.cause not in causes():
         return root
     shows = [f for f in others if f.subject.ranks and f.grade >= Grade.SUPPORTS and _shows(f, root)]
-    ranks = {f.subject.ranks for f in shows}
-    return replace(root, subject=replace(root.subject, ranks=ranks.pop())) if len(ranks) == 1 else root
+    if len({f.subject.ranks for f in shows}) != 1:
+        return root
+    there = shows[0].subject
+    return replace(root, subject=replace(root.subject, ranks=there.ranks, hosts=root.subject.hosts or there.hosts))
 
 
 def _shows(finding: Finding, root: Finding) -> bool:
-    """A fault of a GPU shows in the rank whose kernels fail, what slows one down in the rank that is late."""
+    """A fault of a GPU shows in the rank whose kernels fail, what slows one down in the rank that is late, a name that
+    does not resolve in those that fall back to loopback."""
     family = causes()[root.cause].family
     failed = family == "gpu-hardware" and finding.cause in causes() and causes()[finding.cause].family == "cuda-fault"
-    return failed or (root.category == "slow" and finding.cause == "straggler")
+    unresolved = (root.cause, finding.cause) == ("hostname-resolution", "wrong-interface")
+    return failed or unresolved or (root.category == "slow" and finding.cause == "straggler")
 
 
 def _verdict(root: Finding, sure: float, readings: Sequence[Finding]) -> Verdict:

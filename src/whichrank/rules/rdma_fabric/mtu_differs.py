@@ -20,6 +20,10 @@ Which of the two is wrong the ports don't say. A switch with a smaller MTU in be
 
 from __future__ import annotations
 
+from collections import Counter
+
+from msgspec.structs import replace
+
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.network import PortState
@@ -70,11 +74,22 @@ def _of_queues(case: Case, queues: list[Seen], failed: list[Statement]) -> list[
 
 
 def _compared(case: Case, name: str, ports: list[PortState], failed: list[Statement]) -> list[Finding]:
-    by_mtu = {port.mtu: port for port in ports if port.name == name}
+    same = [port for port in ports if port.name == name]
+    by_mtu = {port.mtu: port for port in same}
     places = {port.host or port.ref.source for port in by_mtu.values()}
     if len(by_mtu) < 2 or len(places) < 2 or not failed:
         return []
     shown = [Statement(f"active_mtu {mtu}", port.ref, host=port.host) for mtu, port in sorted(by_mtu.items())]
     told = " and ".join(f"{mtu} on {port.host or port.ref.source}" for mtu, port in sorted(by_mtu.items()))
     message = f"The MTU of {name} differs between hosts ({told}), and transfers fail."
-    return [building.found(case, _CLAIM, [*shown, *failed[:2]], message, Grade.SUPPORTS)]
+    found = building.found(case, _CLAIM, [*shown, *failed[:2]], message, Grade.SUPPORTS)
+    return [replace(found, subject=replace(found.subject, hosts=_odd_hosts(same)))]
+
+
+def _odd_hosts(ports: list[PortState]) -> tuple[str, ...]:
+    """The hosts whose MTU few have; none without a clear majority."""
+    by_host = {port.host: port.mtu for port in ports if port.host}
+    counts = Counter(by_host.values()).most_common(2)
+    if len(counts) < 2 or counts[0][1] < 2 * counts[1][1]:
+        return ()
+    return tuple(sorted(host for host, mtu in by_host.items() if mtu != counts[0][0]))

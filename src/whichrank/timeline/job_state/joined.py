@@ -31,6 +31,7 @@ _OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resour
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 """What is wrong with such a host is wrong for all of its ranks."""
 _ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
+_PEER = re.compile(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3})(?![\d.])")
 _REMOTE = "remote process exited"
 _NOT_REACHED = re.compile(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface", "launch-rendezvous")
@@ -44,7 +45,8 @@ _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
-    for join in (_among_peers, _of_host, _of_whom, _with_ranks_of_host, _with_host_of_ranks, _observed):
+    joins = (_among_peers, _of_host, _named_by_all, _of_whom, _with_ranks_of_host, _with_host_of_ranks, _observed)
+    for join in joins:
         finding = join(case, finding)
     return finding
 
@@ -70,6 +72,22 @@ def _of_host(case: Case, finding: Finding) -> Finding:
     if not meant or not meant < known:
         return finding
     return replace(finding, subject=replace(subject, hosts=tuple(sorted(meant))))
+
+
+def _named_by_all(case: Case, finding: Finding) -> Finding:
+    """The host that all others name as their peer in NCCL's warnings, and that names nobody itself."""
+    if finding.category not in ("hang", "crash") or finding.subject != Subject(code=finding.subject.code):
+        return finding
+    owners = {p.bootstrap_address: short_name(p.host) for p in case.nccl if p.bootstrap_address and p.host}
+    named: dict[str, set[str]] = {}
+    for process in case.nccl:
+        peers = {owners.get(peer) for w in process.warnings for peer in _PEER.findall(w.text)} - {None}
+        if process.host and peers:
+            named.setdefault(short_name(process.host), set()).update(peer for peer in peers if peer)
+    accused = set().union(*named.values())
+    if len(named) < 2 or len(accused) != 1 or accused & named.keys():
+        return finding
+    return replace(finding, subject=replace(finding.subject, hosts=tuple(accused)))
 
 
 def hosts_spoken_of(case: Case) -> set[str]:

@@ -19,13 +19,19 @@ NAME = "ib_state"
 
 _MOST = 32 << 20
 _LONGEST = 1 << 14
+_OF_HOST = r"([A-Za-z][\w.-]{0,63}): {1,4}"
+"""How pdsh, clush and ansible begin the lines of each host."""
 _SHAPES = at_line_start(
-    rb"CA '[\w-]{1,40}'$|Infiniband device '|hca_id:\s|# Port (?:extended )?counters: ",
-    rb"NIC statistics:$|Settings for [\w.-]{1,32}:$",
+    rb"(?:" + _OF_HOST.encode() + rb")?(?:CA '[\w-]{1,40}'$|Infiniband device '|hca_id:\s|Settings for [\w.-]{1,32}:$"
+    rb"|\d{1,6}: [\w.@-]{1,66}: <[A-Z0-9,_-]{0,200}> mtu )",
+    rb"# Port (?:extended )?counters: |NIC statistics:$",
     rb"(?:\d{1,5}/\d{1,5}: |link )[\w-]{1,40}/\d{1,3}:? (?:state|subnet_prefix|\w{3,60} \d)",
-    rb"\d{1,6}: [\w.@-]{1,66}: <[A-Z0-9,_-]{0,200}> mtu ",
     b"(?:" + PROMPT.encode() + rb")ibv_devinfo\b",
 )
+_COLLECTED = re.compile(rf"{_OF_HOST}(?=CA '|Infiniband device '|hca_id:|Settings for |\d{{1,6}}: [\w.@-]{{1,66}}: <)")
+_MOST_HOSTS = 4096
+_ON_ONE_LINE = re.compile(r"\s{2,8}(?=[a-z_]{2,20}:)")
+"""What stands between the values of a port that somebody put on one line."""
 _IN_SYSFS = re.compile(rb"infiniband/[\w-]{1,40}/ports/\d{1,3}/\w")
 _OF_RDMA = re.compile(rb"\"physical_state\" ?: ?\"")
 _SYSFS = re.compile(
@@ -64,7 +70,8 @@ def read(item: Item) -> Reading:
     single = _SYSFS.match(item.label[-900:])
     if single and item.size < 64:
         return _read_sysfs(item, host, single)
-    parser = Parser(item.label.rsplit("/", 1)[-1])
+    name = item.label.rsplit("/", 1)[-1]
+    parsers = {"": Parser(name)}
     number, size, whole = 0, 0, True
     for chunk in chunks(item.path):
         size += len(chunk)
@@ -73,8 +80,14 @@ def read(item: Item) -> Reading:
             break
         for line in chunk.splitlines():
             number += 1
-            parser.feed(number, strip_ansi(line[:_LONGEST].decode("utf-8", "replace").rstrip()))
-    told = [port for port in parser.ports if _says_something(port)]
+            text = strip_ansi(line[:_LONGEST].decode("utf-8", "replace").rstrip())
+            if (match := _COLLECTED.match(text)) and match[1] not in parsers and len(parsers) < _MOST_HOSTS:
+                parsers[match[1]] = Parser(name, match[1])
+            of, _, rest = text.partition(": ")
+            parser, text = (parsers[of], rest) if of in parsers else (parsers[""], text)
+            for part in _ON_ONE_LINE.split(text) if "hca_id:" in text else (text,):
+                parser.feed(number, part)
+    told = [port for parser in parsers.values() for port in parser.ports if _says_something(port)]
     # What `whichrank run` takes from a network namespace names no host: its address does.
     places = {p.taken_ns: p.addresses[0] for p in reversed(told) if p.addresses}
     ports = [_state(item, p.host or host or (places.get(p.taken_ns) if p.taken_ns else None), p) for p in told]

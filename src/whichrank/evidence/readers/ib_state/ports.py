@@ -25,7 +25,7 @@ _CA = re.compile(r"CA '([\w-]{1,40})'$")
 _CA_PORT = re.compile(r"\s+Port (\d{1,3}):$")
 _STATUS_HEAD = re.compile(r"Infiniband device '([\w-]{1,40})' port (\d{1,3}) status:")
 _HCA = re.compile(r"hca_id:\s+([\w-]{1,40})$")
-_HCA_PORT = re.compile(r"\s+port:\s+(\d{1,3})$")
+_HCA_PORT = re.compile(r"\s*port:\s+(\d{1,3})$")
 _VALUE = re.compile(r"\s*([A-Za-z_][A-Za-z_ -]{1,30}?):\s+(\S.{0,120})$")
 _PERF_HEAD = re.compile(r"# Port (?:extended )?counters: (?:Lid \d{1,6}|.{0,60}?) port (\d{1,3})")
 _PERF = re.compile(r"([A-Za-z][A-Za-z0-9]{2,40}):\.{1,60}(\d{1,20})$")
@@ -85,7 +85,7 @@ class Port(Struct):
     addresses: list[str] = field(default_factory=list)
     taken_ns: int | None = None
     host: str | None = None
-    """By the prompt above it."""
+    """By the prompt above it, or the name before each line."""
 
     def put(self, name: str, value: str) -> None:
         """One named value, in any command's spelling."""
@@ -124,7 +124,7 @@ def rate(word: str) -> float | None:
 class Parser:
     """Lines in, ports out; a port that comes again is another moment."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, host: str | None = None) -> None:
         self.ports: list[Port] = []
         self._now: Port | None = None
         self._device = ""
@@ -136,7 +136,7 @@ class Parser:
         self._counting = False
         self._titles: tuple[str, list[str]] | None = None
         self._taken_ns: int | None = None
-        self._host: str | None = None
+        self._host = host
         self._before: Port | None = None
 
     def _begin(self, device: str, port: int | None, number: int, quote: str) -> Port:

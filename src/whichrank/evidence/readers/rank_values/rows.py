@@ -20,7 +20,7 @@ _ROW = re.compile(
     rf"(?P<value>{_NUMBER})\s?(?P<unit>ms|us|s)?\W{{0,4}}",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"\s{0,16}(?P<name>[A-Za-z][\w /()-]{1,60}?)\s{0,4}:\s{0,4}")
+_HEADING = re.compile(r"\s{0,16}(?P<name>[A-Za-z][\w /(),.\[\]-]{1,90}?)\s{0,4}:\s{0,4}")
 _TIMED = re.compile(r"(?i)\btim(?:es?|ings?|ers?)\b.{0,40}\((?:ms|s|us|sec\w{0,4})\)|\b(?:ms|seconds|milliseconds)\b")
 _UNITS = ("tim", "ms", "seconds")
 """One of these stands in every heading of times."""
@@ -105,10 +105,10 @@ def _heading(line: str, name: str, timed: bool) -> tuple[str, bool]:
     """What the rows below are about."""
     if not line.strip():
         return name, timed
-    if _is_timed(line, line.lower()):
-        return "", True
-    match = _HEADING.fullmatch(line)
-    return (match["name"].strip(), timed) if match else (name, timed)
+    of_times = _is_timed(line, line.lower())
+    if (match := _HEADING.fullmatch(line)) and (not of_times or quantity(match["name"], timed=False) is not None):
+        return match["name"].strip(), timed or of_times
+    return ("", True) if of_times else (name, timed)
 
 
 def _is_timed(line: str, lower: str) -> bool:
