@@ -13,12 +13,20 @@ def rank(number: int, count: int, *, waiting: bool = False, phase: int = JOINED,
 
 
 def away(
-    number: int, count: int, *, busy: bool | None = False, stopped: bool = False, phase: int = JOINED, work: str = ""
+    number: int,
+    count: int,
+    *,
+    busy: bool | None = False,
+    stopped: bool = False,
+    phase: int = JOINED,
+    work: str = "",
+    dormant: bool = False,
 ) -> RankState:
     """A rank that the others wait for; it has been at no new line for long. Rank 0 does what is done once."""
     return RankState(
-        number, phase, count, count, False, busy=busy, stopped=stopped, stale_s=1000, work=work, leads=number == 0
-    )
+        number, phase, count, count, False, busy=busy, stopped=stopped, stale_s=1000, work=work, leads=number == 0,
+        dormant=dormant,
+    )  # fmt: skip
 
 
 def steady(alarm: Alarm, seconds: float = 20, ranks: int = 4) -> None:

@@ -127,7 +127,7 @@ _COMMON_SCRIPT_NAMES = frozenset(
         "main",
     ]
 )
-_LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/", "\\site-packages\\")
+_LIBRARY_FOLDERS = ("/site-packages/", "/dist-packages/", "\\site-packages\\", "/_whichrank_inside/")
 _STANDARD_LIBRARY = re.compile(r"(?:^|[/\\])(?:lib|lib64|Lib)[/\\](?:python3(?:\.\d+)?[/\\])(?!site-|dist-)")
 _TORCH_CHECKOUT = re.compile(r"/torch/(?:distributed|nn|cuda|autograd|utils|optim|multiprocessing|_\w+)[/.]")
 

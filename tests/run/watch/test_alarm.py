@@ -16,6 +16,7 @@ from whichrank.run.watch.alarm import (
     LOOP_S,
     MOVING_S,
     NOBODY_WAITS_S,
+    SOON_WORK_S,
     Alarm,
 )
 
@@ -48,6 +49,15 @@ def test_an_idle_rank_where_work_takes_long(work):
     silent = [*waiters(), away(0, 300, work=work)]
     assert play(alarm, 20, LONG_WORK_S - 5, lambda _t: silent) == {}
     assert "confirmed" in play(alarm, 20 + LONG_WORK_S - 5, 30, lambda _t: silent), "but not for ever"
+
+
+def test_who_does_nothing_at_all_in_its_checkpoint_is_reported_sooner_but_not_ended():
+    alarm = Alarm()
+    steady(alarm)
+    levels = play(alarm, 20, 50, lambda _t: [*waiters(), away(0, 300, work="checkpoint", dormant=True)])
+    assert SOON_WORK_S < levels["suspect"] - 20 < SOON_WORK_S + 3
+    assert "confirmed" in levels
+    assert not alarm.sure
 
 
 def test_a_rank_that_rests_after_work_has_not_idled_for_long():

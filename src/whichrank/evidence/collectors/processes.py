@@ -13,8 +13,8 @@ from pathlib import Path
 PROC = Path("/proc")
 # Calls in which a thread waits for nothing outside its process, by their numbers (asm/unistd.h of each machine).
 _CALLS = {
-    "x86_64": {35: "sleep", 230: "sleep", 202: "lock", 23: "select", 270: "select"},
-    "aarch64": {101: "sleep", 115: "sleep", 98: "lock", 72: "select"},
+    "x86_64": {35: "sleep", 230: "sleep", 202: "lock", 23: "select", 270: "select", 61: "child", 247: "child"},
+    "aarch64": {101: "sleep", 115: "sleep", 98: "lock", 72: "select", 260: "child", 95: "child"},
 }
 THREADS = 256
 # ioctl and fields of <linux/pidfd.h>: kernels from 6.15 tell the exit code of a process that is gone.
@@ -173,7 +173,7 @@ def turns(pid: int) -> int | None:
 
 
 def rest(pid: int) -> str:
-    """What the main thread of a process waits in: "sleep", "lock", or "" for anything else, known or not."""
+    """What the main thread of a process waits in: "sleep", "lock", "child", or "" for anything else, known or not."""
     try:
         number, first, *_ = _text(pid, "syscall").split()
         call = _CALLS.get(platform.machine(), {}).get(int(number), "")

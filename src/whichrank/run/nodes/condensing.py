@@ -35,7 +35,7 @@ def _kind(member: Member, now_ns: int) -> tuple[object, ...]:
     return (
         words.attempt, words.world, look.phase, look.waiting, look.alive, look.busy, look.stopped, look.beating,
         look.resting, look.halted, look.stuck, look.traffic, look.work, look.completed > 0, look.stale_s < SOON_S / 2,
-        look.traced, look.asleep, look.leads, look.stale_s < SOON_LOOP_S / 2, member.status,
+        look.traced, look.asleep, look.dormant, look.leads, look.stale_s < SOON_LOOP_S / 2, member.status,
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ SOON_ASLEEP_S = 4.0
 SOON_HELD_S = 6.0
 SOON_LEADER_S = 8.0
 SOON_LOOP_S = 10.0
+SOON_WORK_S = 25.0
 """When each kind is reported in a job that has found its pace. Ranks that work alone by custom have more time."""
 PACE, PRACTISED = 3, 20
 """Looks with progress, and collectives that every rank has completed, after which a job has found its pace."""
@@ -82,6 +83,8 @@ class RankState:
     """A debugger has stopped it."""
     asleep: bool = False
     """Its main thread has been in one sleep, or waits for one lock, all the time."""
+    dormant: bool = False
+    """Asleep, or all the time waiting for a child process."""
     leads: bool = False
     """The first or last of the job, or the first of its host: by custom they do what is done once."""
     beating: bool = True
@@ -383,9 +386,12 @@ def _others_wait(away: tuple[RankState, ...]) -> Silence:
         verb = "does" if len(away) == 1 else "do"
         why = f"{_named([seen.rank for seen in away])} {verb} nothing{inside} while others wait"
         limit = BUSY_S if working == DEBUGGER else LONG_WORK_S if working else IDLE_S
-        asleep = all(seen.asleep or seen.stopped for seen in away) and not working
+        if working:  # what does nothing at all for so long, neither here nor in its children, does not write either
+            soon = SOON_WORK_S if working != DEBUGGER and all(seen.dormant for seen in away) else None
+            return Silence(f"idle {working}", limit, why, away, soon)
+        asleep = all(seen.asleep or seen.stopped for seen in away)
         soon = SOON_LEADER_S if leads else SOON_ASLEEP_S
-        return Silence(f"idle {working}", limit, why, away, soon if asleep else None)
+        return Silence("idle", limit, why, away, soon if asleep else None)
     who = _named([seen.rank for seen in busy])
     loop = f"{who} goes round in a loop while others wait"
     soon = SOON_LOOP_S if not working and not leads and all(map(_loops, busy)) else None

@@ -52,7 +52,7 @@ class Member:
     turns: float | None = None
     """How often its main thread leaves a processor in a second."""
     rest: str = ""
-    """What its main thread has waited in whenever it was looked at: "sleep", "lock", or "" for something else."""
+    """What its main thread waited in at every look: "sleep", "lock", "child", or "" for something else."""
     samples: deque[tuple[float, int, int, int | None, str]] = field(default_factory=deque)
     mark: int = 0
     """Changes with the progress of the ranks that it stands for; 0 for a process of its own."""
@@ -80,6 +80,11 @@ class Member:
         """It sleeps or waits for a lock and has not woken once; who waits for its data loader waits for others."""
         waits = self.rest == "sleep" or (self.rest == "lock" and self.words.activity != "data loading")
         return waits and self.turns is not None and self.turns < DEEP
+
+    @property
+    def dormant(self) -> bool:
+        """It is asleep, or waits for a child that ends by itself or never."""
+        return self.asleep or (self.rest == "child" and self.turns is not None and self.turns < DEEP)
 
     @property
     def stopped(self) -> bool:
@@ -269,6 +274,7 @@ def rank_state(member: Member, now_ns: int) -> RankState:
         stopped=member.stopped,
         traced=member.stopped and member.state == "t",
         asleep=member.asleep,
+        dormant=member.dormant,
         leads=words.rank in (0, words.world - 1) or words.local_rank == 0,
         beating=not member.holds_gil,
         still_s=(now_ns - words.still_ns) / 1e9 if words.still_ns else 0.0,

@@ -29,11 +29,11 @@ from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.communication import PeerClosed
 from whichrank.records.events.launchers import ProcessExit, ProcessLeft
 from whichrank.records.events.startup import GroupTeardown
-from whichrank.records.stack import ProcessStack
+from whichrank.records.stack import ProcessStack, ThreadStack, innermost_user_frame, main_thread
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import only_stack, ref_of, stack_ref, suspects_by_record
@@ -43,6 +43,7 @@ from whichrank.timeline.job_state.exceptions import lost_a_peer
 
 CODE = "COLL112"
 CAUSE = "teardown-hang"
+_END_THREAD = "Tell that thread to end and join it before the script ends, or start it with daemon=True."
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -66,7 +67,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     if waiting and len(in_stack) < len(waiting):
         return [_finding(case, in_stack, waiting, Grade.SUPPORTS)]
-    return [_all_leaving(in_stack)] if not waiting else []
+    if waiting:
+        return []
+    left_already = {event.rank for event in case.events(ProcessLeft)} - in_stack.keys()
+    return [_last_to_end(case, in_stack, left_already) if left_already else _all_leaving(in_stack)]
 
 
 def _left(case: Case) -> dict[int, Ref]:
@@ -148,8 +152,47 @@ def _unnamed(stack: ProcessStack) -> Finding:
     )
 
 
+def _last_to_end(case: Case, leaving: dict[int, Ref], left: set[int | None]) -> Finding:
+    """The others have ended: nobody keeps these but themselves."""
+    ranks = tuple(sorted(leaving))
+    threads = [(rank, thread) for rank in ranks for thread in _kept_by(case.stacks.get(rank))]
+    code = tuple(CodePlace(f.file, f.line, f.function, rank) for rank, t in threads if (f := innermost_user_frame(t)))
+    whom = wording.ranks_text(tuple(sorted(rank for rank in left if rank is not None)))
+    keeps = f": a thread that is not a daemon is still at {_at(code[0])}" if code else ""
+    verb, pronoun = ("does", "it is") if len(ranks) == 1 else ("do", "they are")
+    who = wording.culprits_text(case, ranks).capitalize()
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        grade=Grade.SUPPORTS,
+        kind="stacks",
+        subject=Subject(ranks=ranks, code=code[:3]),
+        message=f"{who} {verb} not end although {whom} ended and {pronoun} past the training{keeps}.",
+        evidence=tuple(leaving.values())[:4],
+        fix=(
+            *([_END_THREAD] if code else []),
+            *fix(CAUSE),
+        ),
+    )
+
+
+def _at(place: CodePlace) -> str:
+    return f"{place.file.rsplit('/', 1)[-1]}:{place.line} in {place.function}"
+
+
+def _kept_by(stack: ProcessStack | None) -> list[ThreadStack]:
+    """The threads for which the interpreter waits before it ends."""
+    main = main_thread(stack) if stack is not None else None
+    if stack is None or main is None or not any(frame.function.endswith("_shutdown") for frame in main.frames):
+        return []
+    return [thread for thread in stack.threads if not thread.main and innermost_user_frame(thread) is not None]
+
+
 def _all_leaving(leaving: dict[int, Ref]) -> Finding:
     ranks = tuple(sorted(leaving))
+    what = "hangs in the teardown of its" if len(ranks) == 1 else "hang in the teardown of their"
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -157,7 +200,7 @@ def _all_leaving(leaving: dict[int, Ref]) -> Finding:
         severity="error",
         grade=Grade.HINTS,
         subject=Subject(),
-        message=f"{wording.ranks_text(ranks).capitalize()} hang in the teardown of their process groups.",
+        message=f"{wording.ranks_text(ranks).capitalize()} {what} process groups.",
         evidence=tuple(leaving.values())[:4],
         victims=ranks,
         fix=fix(CAUSE),
