@@ -10,8 +10,9 @@ its host was lost.
 
 ## How it decides
 Store errors that ended a rank, and no other rank's own failure, no signal from outside and no lost peer that would
-explain them; or an elastic agent that lost its connection to the rendezvous while its workers ran. Warnings of the
-store alone prove nothing: every orderly end that is not simultaneous prints them.
+explain them (what failed only after the store was lost does not); or an elastic agent that lost its connection to the
+rendezvous while its workers ran. Warnings of the store alone prove nothing: every orderly end that is not simultaneous
+prints them.
 
 ## Example
 Ranks 1-7 end with `DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.`
@@ -81,7 +82,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ended = [s for s in statements.of_kind(case, Traceback, where=_at_the_store) if _closed(s.text)]
     ended += _agents(case)
     gone = ended or deaths.deaths(case) or _lost_by_many(case, lost)
-    if not (lost or ended) or not gone or _explained(case):
+    if not (lost or ended) or not gone or _explained(case, lost):
         return []
     signs = statements.first_to_fail([*ended, *lost])
     who = building.who(case, statements.ranks_of(signs), signs)
@@ -109,10 +110,19 @@ def _closed(text: str) -> bool:
     return any(words in text for words in _WORDS)
 
 
-def _explained(case: Case) -> bool:
+def _explained(case: Case, lost: list[Statement]) -> bool:
     store = {(e.ref.source, e.line) for e in case.events(StoreError)}
-    others = [e for e in case.events(*_OTHERS) if (e.ref.source, e.line) not in store]
+    others = [e for e in case.events(*_OTHERS) if (e.ref.source, e.line) not in store and not _follows(e, lost)]
     if others or deaths.ended_from_outside(case) or exceptions.own_exceptions(case):
         return True
     own = (deaths.KILL, deaths.ABORT, *deaths.NATIVE)
     return any(d.signal in own and not d.by_launcher for d in deaths.deaths(case))
+
+
+def _follows(event: Event, lost: list[Statement]) -> bool:
+    """Whether something failed only after the store was lost: by the clock, else by the lines of one output."""
+    times = [s.time_ns for s in lost if s.time_ns is not None]
+    if event.time_ns is not None and times:
+        return event.time_ns > min(times)
+    lines = [s.event.line for s in lost if s.event is not None and s.ref.source == event.ref.source]
+    return bool(lines) and event.line > min(lines)

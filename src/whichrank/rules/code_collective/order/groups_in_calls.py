@@ -13,8 +13,9 @@ recorder holds nothing of it. Processes under `whichrank run` say which group th
 recorded ones between them, form a circle, its ranks wait for each other forever. If all of them are in such first
 calls, the order of groups differs. If one is in a recorded operation instead, either it left the group's call out or
 the other has one too many: both are candidates, unless the stacks show that one side stands behind a loop in which the
-other still is: then it left the loop first. On Gloo, whose recorder holds such calls, the same is said of the first
-call of a group to which half of its members have come: no majority speaks for either.
+other still is (it left the loop first), or one rank is alone against two or more that are all at one other line. On
+Gloo, whose recorder holds such calls, the same is said of the first call of a group to which half of its members have
+come: no majority speaks for either.
 
 ## Example
 Rank 0 is in `all_reduce` of ranks 0 and 3, rank 3 in `broadcast` of all ranks.
@@ -28,9 +29,11 @@ Which of two ranks took the wrong branch the waits don't say.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -47,8 +50,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     found = unrecorded.cycle(case)
     if found is None:
         return []
-    gone = unrecorded.leavers(case, found)
-    return [_finding(case, found) if gone is None else _left_loop(case, gone)]
+    if (gone := unrecorded.leavers(case, found)) is not None:
+        return [_left_loop(case, gone)]
+    odd = None if found.all_in_groups else _odd_one(case, found)
+    return [_finding(case, found) if odd is None else _alone(case, found, odd)]
 
 
 def _left_loop(case: Case, gone: Leavers) -> Finding:
@@ -103,6 +108,38 @@ def _finding(case: Case, cycle: GroupCycle) -> Finding:
         evidence=(*wording.sat(case, cycle.ranks[:4]), *_last_entries(case, cycle.ranks[:4])),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks),
         alternatives=(Alternative(other, "a member may have left the call out, or come to it in another order"),),
+        fix=fix(cause),
+    )
+
+
+def _odd_one(case: Case, cycle: GroupCycle) -> int | None:
+    """The only rank at its line, where two or more others are all at one other line."""
+    groups = unrecorded.waits(case)
+    around = _around_the_call(case, cycle, groups)
+    inside = {rank for rank in around if rank in groups}
+    places = {_place(case, rank) for rank in around}
+    few, many = sorted((inside, around - inside), key=len)
+    return min(few) if len(few) == 1 and len(many) > 1 and len(places) == 2 and None not in places else None
+
+
+def _alone(case: Case, cycle: GroupCycle, odd: int) -> Finding:
+    """One against all others: it calls what they do not, or leaves out what they call."""
+    groups = unrecorded.waits(case)
+    others = tuple(sorted(_around_the_call(case, cycle, groups) - {odd}))
+    calls = odd in groups
+    cause = "rank0-only-collective" if calls and odd == min(groups[odd]) else "conditional-collective"
+    place = _place(case, odd)
+    what = "calls a collective that the others do not" if calls else "leaves out a collective that the others call"
+    found = _finding(case, cycle)
+    return replace(
+        found,
+        cause=cause,
+        subject=Subject(ranks=(odd,), code=(place,) if isinstance(place, CodePlace) else ()),
+        message=f"{wording.culprits_text(case, (odd,)).capitalize()} {what}: "
+        f"{_part(case, odd, groups.get(odd))}; {_part(case, others[0], groups.get(others[0]))}, "
+        f"as {wording.ranks_text(others)} do.",
+        victims=others,
+        alternatives=(Alternative("process-group-order", "it may come to the others' operation later"),),
         fix=fix(cause),
     )
 

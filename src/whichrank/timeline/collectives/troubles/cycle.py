@@ -247,7 +247,26 @@ def _usual_elsewhere(programs: Programs, row: int) -> bool:
 def _at_one_place(lineup: Lineup, acted: int, due: int) -> bool:
     """One line issues both, for two groups: a loop over groups, whose order is not the same on every rank."""
     one, other = lineup.call_of(acted), lineup.call_of(due)
-    return bool(one.stack) and one.stack == other.stack and int(lineup.group[acted]) != int(lineup.group[due])
+    if not one.stack or int(lineup.group[acted]) == int(lineup.group[due]):
+        return False
+    return one.stack == other.stack or (_called_from_one_line(one, other) and _issues(lineup, acted, other))
+
+
+def _called_from_one_line(one: Call, other: Call) -> bool:
+    """The functions of both are called from the same line, and by it alone."""
+    mine, theirs = (list(reversed(_path_of(call))) for call in (one, other))
+    for at, (own, their) in enumerate(zip(mine, theirs, strict=False)):
+        if own != their:
+            return at > 0 and own[:2] != their[:2]
+    return False
+
+
+def _issues(lineup: Lineup, acted: int, other: Call) -> bool:
+    """Whether the rank that acted has issued the other before, as often as this one or once more."""
+    rows = lineup.call[slice(*lineup.first[int(lineup.rank[acted])])]
+    calls = [lineup.calls[int(number)] for number in rows]
+    theirs, own = (sum(call.stack == each.stack for call in calls) for each in (other, lineup.call_of(acted)))
+    return theirs > 1 and abs(own - theirs) <= 1
 
 
 def _side_by_side(lineup: Lineup, acted: int, due: int) -> bool:
@@ -270,6 +289,10 @@ def _by_another_path(lineup: Lineup, sits: Meeting, rank: int) -> bool:
     paths = {member: _path(lineup.call_of(row)) for member, row in sits.joined.items()}
     mine = paths.pop(rank, ())
     return bool(mine) and any(path and path != mine for path in paths.values())
+
+
+def _path_of(call: Call) -> list[tuple[str, str, int]]:
+    return [(frame.file, frame.function, frame.line) for frame in call.stack if is_user_frame(frame)]
 
 
 def _path(call: Call) -> tuple[tuple[str, int], ...]:

@@ -10,6 +10,7 @@ from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 Loops = Mapping[str, Sequence[Loop]]
@@ -22,7 +23,39 @@ def at_the_end(
     """The troubles; those of ranks that parted at the end of a loop have that shape.
 
     `stands` tells where the main thread of a rank is: calls of backward threads have no Python frames."""
-    return [replace(t, shape="left-loop") if _parted_at_loop(lineup, t, loops, stands) else t for t in troubles]
+    return [
+        _one_side_left(lineup, t, loops, stands)
+        if t.shape == "crossed" and t.tie
+        else replace(t, shape="left-loop")
+        if _parted_at_loop(lineup, t, loops, stands)
+        else t
+        for t in troubles
+    ]
+
+
+def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Callable[[int], Sequence[Frame]]) -> Trouble:
+    """Two sides that wait for each other in two groups: the one behind a loop in which all of the other are left it."""
+    if trouble.other is None:
+        return trouble
+    for missed, sits in ((trouble.meeting, trouble.other), (trouble.other, trouble.meeting)):
+        gone, still = set(sits.joined) - set(missed.joined), set(missed.joined) - set(sits.joined)
+        if not gone or not still or gone | still != set(trouble.ranks):
+            continue
+        behind = left(_stack(lineup, sits, min(gone), stands), _stack(lineup, missed, min(still), stands), loops)
+        if behind and not any(loop.exits for loop in behind):
+            acted, due = sits.joined[min(gone)], missed.joined[min(still)]
+            victims = tuple(sorted({*trouble.victims, *still}))
+            return replace(
+                trouble, shape="left-loop", ranks=tuple(sorted(gone)), meeting=missed, victims=victims, acted=acted,
+                due=due, other=sits, cycle=(), tie=False, unsure=False,
+            )  # fmt: skip
+    return trouble
+
+
+def _stack(lineup: Lineup, meeting: Meeting, rank: int, stands: Callable[[int], Sequence[Frame]]) -> Sequence[Frame]:
+    """Where a rank issued what it waits in; calls of backward threads have no Python frames."""
+    issued = lineup.call_of(meeting.joined[rank]).stack
+    return issued if any(map(is_user_frame, issued)) else stands(rank)
 
 
 def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Callable[[int], Sequence[Frame]]) -> bool:
