@@ -18,6 +18,8 @@ class Loop(Struct, frozen=True):
 
 
 class Outline(Struct, frozen=True):
-    """All loops of the scripts, by file."""
+    """All loops and branches of the scripts, by file."""
 
     loops: dict[str, tuple[Loop, ...]]
+    branches: dict[str, tuple[tuple[int, int], ...]] = {}
+    """Lines that are not reached every time, by file; a file that is missing here was not looked at."""

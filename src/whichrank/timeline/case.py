@@ -109,6 +109,8 @@ class Case(Struct, dict=True):
     """Places of training code that lay beside the logs."""
     loops: dict[str, tuple[Loop, ...]] = field(default_factory=dict)
     """The loops of the job's scripts, by file."""
+    branches: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """The lines of the scripts that are not reached every time, by file."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
     natives: dict[int, ProcessStack] = field(default_factory=dict)
     """Stacks with C frames."""
@@ -145,9 +147,9 @@ class Case(Struct, dict=True):
     def troubles(self) -> list[Trouble]:
         found = find_troubles(self.lineup, self.meetings) if self.lineup else []
         if self.lineup is not None and self.loops:
-            from whichrank.timeline.collectives.troubles.loops import at_the_end
+            from whichrank.timeline.collectives.troubles.loops import Script, at_the_end
 
-            found = at_the_end(self.lineup, found, self.loops, self.stands)
+            found = at_the_end(self.lineup, found, Script(self.loops, self.branches), self.stands)
         if self.lineup is not None and self.stacks:
             from whichrank.timeline.collectives.troubles.threads import on_their_way
 
@@ -320,6 +322,7 @@ def build_case(records: Iterable[Any]) -> Case:
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
         loops={file: loops for r in of_kind(pile, "outline.Outline") for file, loops in r.loops.items()},
+        branches={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.branches.items()},
         sightings=_blamed(_placed(_as_raised(without_failed_trials(read_by_others(pile)), events), people), people),
         trials=of_kind(pile, "trial.Trial"),
         complaints=of_kind(pile, "trial.Complaint"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 
+import pytest
 from msgspec.structs import replace
 
 from tests.timeline.by_hand import Did, dump
-from whichrank.evidence.collectors.outline import loops, of_stacks
+from whichrank.evidence.collectors.outline import branches, loops, of_stacks, parsed
 from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop, Outline
 from whichrank.timeline.case import build_case
@@ -28,8 +30,17 @@ for x in y:
 
 
 def test_loops_and_whether_they_can_be_left():
-    assert sorted(loops(SCRIPT)) == [[1, 6, 0], [2, 3, 0], [4, 6, 1], [7, 8, 1], [9, 11, 0], [10, 11, 1]]
-    assert loops("def broken(:") == []
+    assert sorted(loops(ast.parse(SCRIPT))) == [[1, 6, 0], [2, 3, 0], [4, 6, 1], [7, 8, 1], [9, 11, 0], [10, 11, 1]]
+    assert parsed("def broken(:") is None
+
+
+def test_lines_that_are_not_reached_every_time():
+    script = "for batch in loader:\n    if bad(batch):\n        continue\n    step(batch)\nreport()\n"
+    assert branches(ast.parse(script)) == [[3, 3], [4, 4]]
+    script = (
+        "def step(x):\n    if x is None:\n        return\n    try:\n        a()\n    except OSError:\n        b()\n"
+    )
+    assert branches(ast.parse(script)) == [[3, 3], [4, 7], [5, 5], [7, 7]]
 
 
 def test_scripts_that_stacks_name(tmp_path):
@@ -56,6 +67,46 @@ def test_ranks_that_part_at_the_end_of_a_loop():
     assert parted(Loop(10, 20, exits=False)) == "left-loop"
     assert parted(Loop(10, 20, exits=True)) != "left-loop"
     assert parted(Loop(10, 40, exits=False)) != "left-loop"
+
+
+@pytest.mark.parametrize(
+    ("branches", "shape"), [((), "left-loop"), (((11, 13),), "skipped"), (((1, 40),), "left-loop"), (None, "skipped")]
+)
+def test_who_leaves_a_loop_early_in_a_later_epoch(branches, shape):
+    """Rank 2 is behind the loop, as all were after the first epoch: by a round less, or by what a round left out."""
+    epoch = [*(Did("0", "all_reduce", n, line=12) for n in range(1, 30)), Did("1", "all_gather", 1, line=30)]
+    again = [Did("0", "all_reduce", n, line=12) for n in range(30, 58)]
+    more = [*epoch, *again, Did("0", "all_reduce", 58, line=12), Did("0", "all_reduce", 59, done=False, line=12)]
+    left = [*epoch, *again, Did("0", "all_reduce", 58, line=12), Did("1", "all_gather", 2, done=False, line=30)]
+    groups = {"0": (0, 1, 2, 3), "1": (0, 1, 2, 3)}
+    dumps = [dump(r, groups, left if r == 2 else more) for r in range(4)]
+    loops_of = {"/srv/job/train.py": (Loop(10, 20, exits=False),)}
+    known = {} if branches is None else {"/srv/job/train.py": branches}
+    (trouble,) = build_case([*dumps, Outline(loops_of, known)]).troubles
+    assert (trouble.shape, trouble.ranks) == (shape, (2,))
+
+
+def test_a_loop_over_what_one_rank_alone_has_is_not_left_by_the_others():
+    """Rank 0 calls at line 18, in a loop of its own; the others are back at line 12 and have never been there."""
+    steps = [Did("0", "all_reduce", n, line=12) for n in range(1, 30)]
+    more = [*steps, Did("0", "all_reduce", 30, done=False, line=12)]
+    alone = [*steps, Did("1", "all_gather", 1, done=False, line=18)]
+    groups = {"0": (0, 1, 2, 3), "1": (0, 1, 2, 3)}
+    dumps = [dump(r, groups, alone if r == 0 else more) for r in range(4)]
+    loops_of = {"/srv/job/train.py": (Loop(10, 20, exits=False), Loop(17, 18, exits=False))}
+    (trouble,) = build_case([*dumps, Outline(loops_of)]).troubles
+    assert (trouble.shape != "left-loop", trouble.ranks) == (True, (0,))
+
+
+def test_two_against_two_at_the_end_of_a_loop():
+    """Ranks 2 and 3 are in another group's operation behind the loop in which ranks 0 and 1 still are."""
+    steps = [Did("0", "all_reduce", n, line=12) for n in range(1, 30)]
+    more = [*steps, Did("0", "all_reduce", 30, done=False, line=12)]
+    left = [*steps, Did("1", "all_gather", 1, done=False, line=30)]
+    groups = {"0": (0, 1, 2, 3), "1": (0, 1, 2, 3)}
+    dumps = [dump(r, groups, left if r > 1 else more) for r in range(4)]
+    (trouble,) = build_case([*dumps, Outline({"/srv/job/train.py": (Loop(10, 20, exits=False),)})]).troubles
+    assert (trouble.shape, trouble.ranks, trouble.victims) == ("left-loop", (2, 3), (0, 1))
 
 
 def test_a_rank_that_left_the_loop_with_the_others_did_not_leave_it_early():

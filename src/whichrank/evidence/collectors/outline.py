@@ -1,4 +1,4 @@
-"""The loops of the scripts of a job: which lines each holds, and whether it can be left early.
+"""The loops of the scripts of a job, which lines each holds, whether it can be left early; and lines on a condition.
 
 Two ranks that part at a loop's end had different numbers of batches; two that part within its body took different
 branches. The lines of a stack alone don't tell these apart. Only line numbers are kept, no code.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 MARK = "whichrank_outline"
@@ -25,25 +25,62 @@ def of_stacks(texts: Iterable[bytes], folder: Path | None = None) -> bytes:
     `folder` is where the ranks were started: names that are not absolute are meant from there."""
     named = {match for text in texts for match in _FILE.findall(text.decode("utf-8", "replace"))}
     scripts = sorted(path for path in named if not any(part in path for part in _LIBRARIES))
-    loops = {path: found for path in scripts[:_MOST_FILES] if (found := _loops_of((folder or Path()) / path))}
-    return json.dumps({MARK: 1, "loops": loops}).encode() if loops else b""
+    trees = {path: tree for path in scripts[:_MOST_FILES] if (tree := _tree_of((folder or Path()) / path)) is not None}
+    found = {path: rows for path, tree in trees.items() if (rows := loops(tree))}
+    return json.dumps({MARK: 1, "loops": found, "branches": _all_branches(trees)}).encode() if found else b""
 
 
-def _loops_of(path: Path) -> list[list[int]]:
+def _all_branches(trees: dict[str, ast.Module]) -> dict[str, list[list[int]]]:
+    return {path: branches(tree) for path, tree in trees.items()}
+
+
+def _tree_of(path: Path) -> ast.Module | None:
     try:
         if not path.is_absolute() or not path.is_file() or path.stat().st_size > _LARGEST:
-            return []
-        return loops(path.read_text(encoding="utf-8", errors="replace"))
+            return None
+        return parsed(path.read_text(encoding="utf-8", errors="replace"))
     except OSError:
-        return []
+        return None
 
 
-def loops(source: str) -> list[list[int]]:
-    """First line, last line, and 1 where the loop can be left before its iterable ends."""
+def parsed(source: str) -> ast.Module | None:
     try:
-        tree = ast.parse(source)
+        return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+        return None
+
+
+def branches(tree: ast.Module) -> list[list[int]]:
+    """First and last line of all that is not reached every time: on a condition, in a try, behind a way out."""
+    found: list[list[int]] = []
+    for node in ast.walk(tree):
+        parts: list[list[ast.stmt]] = []
+        if isinstance(node, ast.If):
+            parts = [node.body, node.orelse]
+        elif isinstance(node, ast.Try) and node.handlers:
+            parts = [node.body, *(handler.body for handler in node.handlers), node.orelse]
+        elif isinstance(node, ast.Match):
+            parts = [case.body for case in node.cases]
+        elif isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            ways_out = [each.lineno for each in _within(node.body) if isinstance(each, ast.Continue)]
+            found += [[line + 1, node.end_lineno or line] for line in ways_out]
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            ways_out = [each.lineno for each in _within(node.body) if isinstance(each, ast.Return)]
+            found += [[line + 1, node.end_lineno or line] for line in ways_out]
+        found += [[part[0].lineno, part[-1].end_lineno or part[-1].lineno] for part in parts if part]
+    return sorted(each for each in found if each[0] <= each[1])
+
+
+def _within(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes of a body, without those of functions and classes that are defined in it."""
+    for node in body:
+        if not isinstance(node, _SCOPES):
+            yield node
+            yield from _within(ast.iter_child_nodes(node))
+
+
+def loops(tree: ast.Module) -> list[list[int]]:
+    """First line, last line, and 1 where the loop can be left before its iterable ends."""
     return [
         [node.lineno, node.end_lineno or node.lineno, int(isinstance(node, ast.While) or _leaves(node.body, own=True))]
         for node in ast.walk(tree)

@@ -23,8 +23,11 @@ def read(item: Item) -> Reading:
     if item.size > _MOST:
         raise UnreadableError(f"{item.label}: {item.size >> 20} MiB is too long for an outline")
     try:
-        files = dict(json.loads(item.read())["loops"])
+        told = json.loads(item.read())
+        files = dict(told["loops"])
+        lines = dict(told.get("branches", {}))
+        branches = {str(file): tuple((int(a), int(b)) for a, b in rows) for file, rows in lines.items()}
         loops = {str(file): tuple(Loop(int(a), int(b), bool(c)) for a, b, c in rows) for file, rows in files.items()}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableError(f"{item.label}: not an outline: {error}") from error
-    return Reading([Outline(loops)])
+    return Reading([Outline(loops, branches)])

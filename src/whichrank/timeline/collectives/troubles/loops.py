@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from whichrank.records.dump import Frame
@@ -14,26 +15,44 @@ from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 Loops = Mapping[str, Sequence[Loop]]
+Stands = Callable[[int], Sequence[Frame]]
 _OTHER_SHAPES = ("added", "swapped", "skipped", "alone")
 
 
-def at_the_end(
-    lineup: Lineup, troubles: Sequence[Trouble], loops: Loops, stands: Callable[[int], Sequence[Frame]]
-) -> list[Trouble]:
+class Script(Struct, frozen=True):
+    """What is known of the lines of the job's scripts."""
+
+    loops: Loops
+    branches: Mapping[str, Sequence[tuple[int, int]]]
+
+    def may_leave_out(self, frames: Sequence[Frame], loop: Loop) -> bool:
+        """Whether a round of the loop may not come to the innermost of these lines; also where nobody looked.
+
+        The first frame is in the loop, the others are in functions that it calls."""
+        if any(frame.file not in self.branches for frame in frames):
+            return True
+        for frame in frames:
+            outer = loop.first if frame is frames[0] else 0
+            if any(outer < first <= frame.line <= last for first, last in self.branches[frame.file]):
+                return True
+        return False
+
+
+def at_the_end(lineup: Lineup, troubles: Sequence[Trouble], script: Script, stands: Stands) -> list[Trouble]:
     """The troubles; those of ranks that parted at the end of a loop have that shape.
 
     `stands` tells where the main thread of a rank is: calls of backward threads have no Python frames."""
     return [
-        _one_side_left(lineup, t, loops, stands)
+        _one_side_left(lineup, t, script.loops, stands)
         if t.shape == "crossed" and t.tie
         else replace(t, shape="left-loop")
-        if _parted_at_loop(lineup, t, loops, stands)
+        if _parted_at_loop(lineup, t, script, stands)
         else t
         for t in troubles
     ]
 
 
-def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Callable[[int], Sequence[Frame]]) -> Trouble:
+def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stands) -> Trouble:
     """Two sides that wait for each other in two groups: the one behind a loop in which all of the other are left it."""
     if trouble.other is None:
         return trouble
@@ -52,13 +71,13 @@ def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Calla
     return trouble
 
 
-def _stack(lineup: Lineup, meeting: Meeting, rank: int, stands: Callable[[int], Sequence[Frame]]) -> Sequence[Frame]:
+def _stack(lineup: Lineup, meeting: Meeting, rank: int, stands: Stands) -> Sequence[Frame]:
     """Where a rank issued what it waits in; calls of backward threads have no Python frames."""
     issued = lineup.call_of(meeting.joined[rank]).stack
     return issued if any(map(is_user_frame, issued)) else stands(rank)
 
 
-def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Callable[[int], Sequence[Frame]]) -> bool:
+def _parted_at_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> bool:
     if trouble.shape not in _OTHER_SHAPES or trouble.acted is None or trouble.due is None or not trouble.ranks:
         return False
     theirs = lineup.call_of(trouble.due).stack
@@ -68,14 +87,34 @@ def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Call
     if there is None:
         return False
     mine, other, within = there
-    between = [loop for loop in loops.get(mine.file, ()) if loop.holds(mine.line) != loop.holds(other.line)]
-    if _had_left(lineup, trouble.acted, mine, between) or _passed_before(lineup, trouble.acted, mine):
+    loops = script.loops
+    between = [
+        loop
+        for loop in loops.get(mine.file, ())
+        if loop.holds(mine.line) != loop.holds(other.line)
+        if loop.holds(other.line) or _entered(lineup, trouble.victims, mine, loop)
+    ]
+    if _had_left(lineup, trouble.acted, mine, between):
         return False
+    if _passed_before(lineup, trouble.acted, mine):
+        # A round that left something out looks the same, unless every round comes to what the others wait in.
+        below = [frame for frame in reversed(theirs) if is_user_frame(frame)]
+        below = below[below.index(other) :]
+        left_it = [loop for loop in between if loop.holds(other.line) and loop.last < mine.line]
+        if not left_it or script.may_leave_out(below, left_it[-1]):
+            return False
     if not between and within is not None and mine.line > other.line:
         # It has come back from the function in whose loop the others are.
         between = [loop for loop in loops.get(within.file, ()) if loop.holds(within.line)]
     # A loop with a break, or with a condition, may have been left on it.
     return bool(between) and not any(loop.exits for loop in between)
+
+
+def _entered(lineup: Lineup, ranks: Sequence[int], mine: Frame, loop: Loop) -> bool:
+    """Whether the others have ever called something in this loop: it may run over what one rank alone has."""
+    calls = {int(call) for rank in ranks if rank in lineup.first for call in lineup.call[slice(*lineup.first[rank])]}
+    frames = (frame for call in calls for frame in lineup.calls[call].stack)
+    return any((f.file, f.function) == (mine.file, mine.function) and loop.holds(f.line) for f in frames)
 
 
 def left(mine: Sequence[Frame], theirs: Sequence[Frame], loops: Loops) -> list[Loop]:
