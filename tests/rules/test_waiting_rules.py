@@ -41,6 +41,11 @@ def judged(folder: Path) -> Diagnosis:
         ("batch_left_out", "COLL132", "p2p-unmatched", (2,)),
         ("forward_of_one_rank", "COLL101", "conditional-collective", (3,)),
         ("held_with_an_old_dump", "SLOW107", "rank-stuck-in-user-code", (2,)),
+        ("two_left_the_loop", "COLL103", "uneven-inputs", (2, 3)),
+        ("shorter_epoch", "COLL103", "uneven-inputs", (4,)),
+        ("order_by_size", "COLL105", "process-group-order", (2,)),
+        ("callback_of_one_rank", "COLL101", "conditional-collective", (0,)),
+        ("kept_by_a_thread", "COLL112", "teardown-hang", (0,)),
     ],
 )
 def test_who_is_behind_it(name, code, cause, ranks):
@@ -52,6 +57,7 @@ def test_who_is_behind_it(name, code, cause, ranks):
 @pytest.mark.parametrize(
     ("name", "code", "cause", "ranks", "candidates"),
     [
+        ("first_call_of_one_rank", "COLL139", "rank0-only-collective", (0,), ()),
         ("pairs_in_a_ring", "COLL139", "process-group-order", (0, 1, 2), ()),
         ("member_elsewhere", "COLL139", "conditional-collective", (), (0, 3)),
         ("send_left_out", "COLL107", "p2p-unmatched", (3,), ()),

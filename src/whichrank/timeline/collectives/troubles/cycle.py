@@ -38,8 +38,8 @@ def _blamed(lineup: Lineup, meetings: Sequence[Meeting], part: set[int]) -> Coun
             continue
         if len(present) == len(absent):
             ahead = sum(sibling_votes(lineup, meeting.group, meeting.seq).values())
-            behind = not ahead
-            votes.update((present if behind else absent) & part)
+            alike = [group.kind for group in lineup.groups].count(lineup.groups[meeting.group].kind)
+            votes.update((present | absent if alike < 2 else absent if ahead else present) & part)
         else:
             minority = present if len(present) < len(absent) else absent
             votes.update(dict.fromkeys(minority & part, abs(len(present) - len(absent))))
@@ -262,11 +262,11 @@ def _called_from_one_line(one: Call, other: Call) -> bool:
 
 
 def _issues(lineup: Lineup, acted: int, other: Call) -> bool:
-    """Whether the rank that acted has issued the other before, as often as this one or once more."""
+    """Whether the rank that acted has issued the other before, about as often as this one."""
     rows = lineup.call[slice(*lineup.first[int(lineup.rank[acted])])]
     calls = [lineup.calls[int(number)] for number in rows]
     theirs, own = (sum(call.stack == each.stack for call in calls) for each in (other, lineup.call_of(acted)))
-    return theirs > 1 and abs(own - theirs) <= 1
+    return theirs > 1 and abs(own - theirs) <= 2  # this one, and one that the recorder has dropped
 
 
 def _side_by_side(lineup: Lineup, acted: int, due: int) -> bool:

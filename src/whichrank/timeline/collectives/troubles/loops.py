@@ -11,7 +11,6 @@ from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
-from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 Loops = Mapping[str, Sequence[Loop]]
@@ -53,28 +52,26 @@ def at_the_end(lineup: Lineup, troubles: Sequence[Trouble], script: Script, stan
 
 
 def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stands) -> Trouble:
-    """Two sides that wait for each other in two groups: the one behind a loop in which all of the other are left it."""
-    if trouble.other is None:
-        return trouble
-    for missed, sits in ((trouble.meeting, trouble.other), (trouble.other, trouble.meeting)):
-        gone, still = set(sits.joined) - set(missed.joined), set(missed.joined) - set(sits.joined)
-        if not gone or not still or gone | still != set(trouble.ranks):
+    """Two sides that wait for each other: the one behind a loop in which the other still is has left it."""
+    for missed in (trouble.meeting, *([trouble.other] if trouble.other else [])):
+        gone, still = set(missed.absent) & set(trouble.ranks), set(missed.joined)
+        if not gone or gone | still != set(trouble.ranks) or min(gone) not in lineup.first:
             continue
-        behind = left(_stack(lineup, sits, min(gone), stands), _stack(lineup, missed, min(still), stands), loops)
+        acted, due = lineup.first[min(gone)][1] - 1, missed.joined[min(still)]
+        behind = left(_stack(lineup, acted, stands), _stack(lineup, due, stands), loops)
         if behind and not any(loop.exits for loop in behind):
-            acted, due = sits.joined[min(gone)], missed.joined[min(still)]
             victims = tuple(sorted({*trouble.victims, *still}))
             return replace(
                 trouble, shape="left-loop", ranks=tuple(sorted(gone)), meeting=missed, victims=victims, acted=acted,
-                due=due, other=sits, cycle=(), tie=False, unsure=False,
+                due=due, other=None, cycle=(), tie=False, unsure=False,
             )  # fmt: skip
     return trouble
 
 
-def _stack(lineup: Lineup, meeting: Meeting, rank: int, stands: Stands) -> Sequence[Frame]:
+def _stack(lineup: Lineup, row: int, stands: Stands) -> Sequence[Frame]:
     """Where a rank issued what it waits in; calls of backward threads have no Python frames."""
-    issued = lineup.call_of(meeting.joined[rank]).stack
-    return issued if any(map(is_user_frame, issued)) else stands(rank)
+    issued = lineup.call_of(row).stack
+    return issued if any(map(is_user_frame, issued)) else stands(int(lineup.rank[row]))
 
 
 def _parted_at_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> bool:
