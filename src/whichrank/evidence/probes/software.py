@@ -20,7 +20,7 @@ _PACKAGES = (
     "transformers", "flash-attn", "transformer-engine",
 )  # fmt: skip
 _NCCL = re.compile(rb"NCCL version (\d{1,2}\.\d{1,3}\.\d{1,3})")
-_LINKED = re.compile(r"^\s*(?:libnccl\.so\S* => (/\S+)|(/\S*libnccl\.so\S*)) \(0x", re.MULTILINE)
+_LINKED = re.compile(r"^[ \t]{0,40}(?:libnccl\.so\S* => (/\S+)|(/\S*libnccl\.so\S*)) \(0x", re.MULTILINE)
 _DRIVER = re.compile(r"\s(\d{3}\.\d{2,3}(?:\.\d{2})?)\s")
 _ENVIRONMENT = re.compile(r"^(?:NCCL_|TORCH_NCCL_|GLOO_|UCX_|FI_|CUDA_|OMP_NUM_THREADS|TORCH_DISTRIBUTED_)")
 

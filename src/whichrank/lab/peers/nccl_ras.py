@@ -9,8 +9,8 @@ from whichrank.evidence.readers import nccl_ras
 from whichrank.lab.truth import Answer
 
 NAME = "nccl-ras"
-_OUTLIER = re.compile(r"^\s*Ranks? ([\d, ]+) (?:has|have) launched up to operation \d+", re.MULTILINE)
-_LOST = re.compile(r"^\s*Rank (\d+) -- GPU .* (?:missing|unresponsive|dead)", re.MULTILINE | re.IGNORECASE)
+_OUTLIER = re.compile(r"^[ \t]{0,40}Ranks? ([\d, ]+) (?:has|have) launched up to operation \d+", re.MULTILINE)
+_LOST = re.compile(r"^[ \t]{0,40}Rank (\d+) -- GPU .* (?:missing|unresponsive|dead)", re.MULTILINE | re.IGNORECASE)
 
 
 def lacking() -> str:

@@ -23,7 +23,7 @@ _SHAPES = at_line_start(
     rb"(?:max locked memory|open files|core file size)\s+\(|Limit\s+Soft Limit\s+Hard Limit",
     rb"\s{0,8}ulimit -[a-zA-Z] {0,3}[:=]? {0,3}(?:\d|unl)",
     rb"Filesystem\s+(?:Type\s+)?(?:Inodes|1K-blocks|1024-blocks|1M-blocks|Size)\s",
-    rb"MemTotal:\s+\d+ kB|\s+total\s+used\s+free\s",
+    rb"MemTotal:\s{1,40}\d{1,15} kB|[ \t]{1,40}total\s{1,40}used\s{1,40}free\s",
     rb"\S{1,200} on /\S{0,200} type \S{1,30} \(|State:\t[A-Za-z] \(",
     rb"(?:oom_kill|nr_throttled|under_oom) \d{1,20}$",
 )
