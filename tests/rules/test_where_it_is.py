@@ -183,3 +183,138 @@ def test_both_ends_of_a_link_report_its_fault(tmp_path):
         tmp_path, job__log="".join(error.format(rank) for rank in (2, 3, 5)) + "[rank0]: step 5 loss 2.0\n" * 3
     )
     assert (found.cause, found.culprits.ranks, found.culprits.candidates) == ("nvlink-fault", (), (2, 3, 5))
+
+
+SPY = (
+    "Process {pid}: python train.py\nPython v3.10.4 (/usr/bin/python3.10)\nRANK={rank}\n\n"
+    'Thread 0x7F{pid} (idle): "MainThread"\n{frames}    main (train.py:90)\n'
+)
+IN_DATA = "    get (queue.py:171)\n    __next__ (loader/iterators.py:64)\n"
+IN_REDUCE = "    all_reduce (torch/distributed/distributed_c10d.py:2219)\n    sync (train.py:40)\n"
+OUT_OF_MEMORY = (
+    "n-{host}: torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU {gpu}; 31.75 GiB total "
+    "capacity; 29.02 GiB already allocated; 1.00 GiB free; 30.00 GiB reserved in total by PyTorch)\n"
+)
+
+
+def test_stacks_whose_ranks_stand_below_the_heading_of_the_process(tmp_path):
+    files = {
+        f"pyspy_blade{rank // 2}x_{4000 + rank}__txt": SPY.format(
+            pid=4000 + rank, rank=rank, frames=IN_DATA if rank == 3 else IN_REDUCE
+        )
+        for rank in range(6)
+    }
+    found = judged(tmp_path, **files)
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == (
+        "rank-stuck-in-data-loading",
+        (3,),
+        ("blade1x",),
+    )
+
+
+def test_stacks_below_titles_of_local_ranks(tmp_path):
+    code = (
+        "class Net(pl.LightningModule):\n    def on_validation_epoch_end(self):\n"
+        "        if self.trainer.is_global_zero:\n            self.log('val', self.total, sync_dist=True)\n"
+    )
+    waits = (
+        "    _sync_buffers (torch/nn/parallel/distributed.py:1554)\n    forward (torch/nn/parallel/distributed.py:15)\n"
+    )
+    alone = "    all_reduce (torch/distributed/distributed_c10d.py:2219)\n    on_validation_epoch_end (net.py:4)\n"
+    stacks = "".join(f"== pid {70 + r} (LOCAL_RANK={r})\n{waits if r else alone}" for r in range(4))
+    found = judged(tmp_path, net__py=code, stacks__txt=stacks, out__log="Epoch 0: 100%|###| 612/612\n")
+    assert (found.cause, found.culprits.ranks) == ("rank0-only-collective", (0,))
+
+
+@pytest.mark.parametrize(("gpu", "ranks"), [(1, (3,)), (0, ())])
+def test_the_gpu_that_ran_out_of_memory_in_deepspeeds_table(gpu, ranks, tmp_path):
+    table = "n-0: [INFO] [launch.py:145:main] WORLD INFO DICT: {'n-0': [0, 1], 'n-1': [0, 1], 'n-2': [0, 1]}\n"
+    table += "n-1: [INFO] [launch.py:151:main] nnodes=3, num_local_procs=2, node_rank=1\n"
+    trace = "n-1: Traceback (most recent call last):\nn-1:   File 'train.py', line 4, in <module>\n"
+    found = judged(tmp_path, job__log=table + trace + OUT_OF_MEMORY.format(host=1, gpu=gpu))
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("gpu-out-of-memory", ranks, ("n-1",))
+
+
+def test_ranks_on_one_gpu_where_no_communicator_is_known(tmp_path):
+    line = (
+        "h1:{pid}:9 [0] init.cc:795 NCCL WARN Duplicate GPU detected : rank {a} and rank {b} both on CUDA device 31\n"
+    )
+    found = judged(tmp_path, job__log=line.format(pid=5, a=6, b=4) + line.format(pid=6, a=4, b=6))
+    assert (found.cause, found.culprits.ranks) == ("duplicate-gpu", (4, 6))
+
+
+def test_the_host_that_the_kernel_names_behind_its_uptime(tmp_path):
+    line = "[   14.{n}31004] rack-{n} kernel: nvidia 0000:1b:00.0: enabling device (0140 -> 0142)\n"
+    slow = (
+        "[   14.231004] rack-5 kernel: pci 0000:9c:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s "
+        "PCIe x4 link at 0000:9a:01.0 (capable of 504.112 Gb/s with 32.0 GT/s PCIe x16 link)\n"
+    )
+    found = judged(tmp_path, boot__log="".join(line.format(n=n) for n in range(4, 8)) + slow)
+    assert (found.cause, found.culprits.hosts) == ("pcie-degraded", ("rack-5",))
+
+
+def test_ports_of_many_hosts_in_one_file(tmp_path):
+    port = (
+        "r-{n}: hca_id: mlx5_0   port: 1   state: PORT_ACTIVE (4)   max_mtu: 4096 (5)   active_mtu: {mtu}   "
+        "link_layer: Ethernet\n"
+    )
+    failed = (
+        "r-2:799:866 [0] transport/net_ib.cc:1320 NCCL WARN NET/IB : Got completion from peer 10.2.1.4<4011> with "
+        "status=1 opcode=129 len=65536 vendor err 104 (Recv)\n"
+    )
+    ports = "".join(port.format(n=n, mtu="1024 (3)" if n == 2 else "4096 (5)") for n in range(1, 5))
+    found = judged(tmp_path, devinfo__txt=ports, run__log=failed)
+    assert (found.cause, found.culprits.hosts) == ("mtu-mismatch", ("r-2",))
+
+
+def test_the_host_that_all_others_name(tmp_path):
+    start = "n{n}:58:58 [0] NCCL INFO Bootstrap : Using hsn0:10.2.3.6{n}<0>\n"
+    warned = (
+        "n{n}:58:60 [0] transport/net_socket.cc:561 NCCL WARN NET/Socket : peer 10.2.3.63<4318> message truncated : "
+        "receiving 1048576 bytes instead of 524288. If you believe your socket network is in a healthy state, there "
+        "may be a mismatch in collective sizes or environment settings (e.g. NCCL_PROTO, NCCL_ALGO) between ranks\n"
+    )
+    log = "".join(start.format(n=n) for n in range(1, 5)) + "".join(warned.format(n=n) for n in (1, 2, 4))
+    found = judged(tmp_path, job__log=log)
+    assert (found.cause, found.culprits.hosts) == ("size-mismatch", ("n3",))
+
+
+def test_what_failed_after_the_store_was_lost_does_not_explain_it(tmp_path):
+    lost = (
+        "[rank{r}]:[W203 04:11:1{r}.523844602 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=45, "
+        "addr=[h]:39712, remote=[h]:29825): Failed to recv, got 0 bytes. Connection was likely closed.\n"
+    )
+    raised = (
+        '[rank0]: Traceback (most recent call last):\n[rank0]:   File "/srv/job/train.py", line 35, in round\n'
+        "[rank0]:     dist.all_reduce(flat)\n[rank0]: torch.distributed.DistNetworkError: Broken pipe\n"
+    )
+    later = (
+        "[rank2]:[E203 04:11:18.596463114 ProcessGroupNCCL.cpp:612] [Rank 2] Collective WorkNCCL(SeqNum=7, "
+        "OpType=BROADCAST, NumelIn=8, NumelOut=8, Timeout(ms)=20000) raised the following async exception: NCCL error: "
+        "remote process exited or there was a network error, NCCL version 2.28.9\n"
+    )
+    found = judged(tmp_path, job__log="".join(lost.format(r=r) for r in range(3)) + raised + later)
+    assert (found.category, found.cause) == ("crash", "store-lost")
+
+
+@pytest.mark.parametrize(("threads", "cause"), [("idle", "rank-stuck-in-user-code"), ("active", "unknown")])
+def test_ranks_whose_backward_computes_wait_for_nobody(threads, cause, tmp_path):
+    waits = "    _engine_run_backward (torch/autograd/graph.py:869)\n    backward (torch/_tensor.py:631)\n"
+    files = {
+        f"stacks_rank{rank}__txt": (
+            f"Process {50 + rank}: python train.py\nPython v3.12.3 (python)\n\n"
+            f'Thread {50 + rank} (idle): "MainThread"\n'
+            f"{waits if rank else ''}    main (train.py:{85 if not rank else 78})\nThread {90 + rank} ({threads})\n"
+        )
+        for rank in range(4)
+    }
+    assert judged(tmp_path, **files).cause == cause
+
+
+def test_who_waits_least_in_a_list_below_its_heading(tmp_path):
+    rows = "".join(f"rank {rank:2}: {6 if rank == 5 else 1040 + rank}\n" for rank in range(8))
+    text = f"allreduce wait per rank, mean of the last 200 steps [ms]:\n{rows}"
+    found = judged(
+        tmp_path, report__txt=text, note__txt="The job is slow since this morning: 2.6 s a step, not 1.5 s.\n"
+    )
+    assert (found.category, found.cause, found.culprits.ranks) == ("slow", "straggler", (5,))
