@@ -298,12 +298,12 @@ def test_what_failed_after_the_store_was_lost_does_not_explain_it(tmp_path):
 
 
 @pytest.mark.parametrize(("threads", "cause"), [("idle", "rank-stuck-in-user-code"), ("active", "unknown")])
-def test_ranks_whose_backward_computes_wait_for_nobody(threads, cause, tmp_path):
+def test_one_look_at_ranks_that_may_all_compute_accuses_nobody(threads, cause, tmp_path):
     waits = "    _engine_run_backward (torch/autograd/graph.py:869)\n    backward (torch/_tensor.py:631)\n"
     files = {
         f"stacks_rank{rank}__txt": (
             f"Process {50 + rank}: python train.py\nPython v3.12.3 (python)\n\n"
-            f'Thread {50 + rank} (idle): "MainThread"\n'
+            f'Thread {50 + rank} ({"idle" if rank else threads}): "MainThread"\n'
             f"{waits if rank else ''}    main (train.py:{85 if not rank else 78})\nThread {90 + rank} ({threads})\n"
         )
         for rank in range(4)

@@ -14,8 +14,8 @@ LIMIT_S = 8.0
 WINDOW_S = 0.5
 _COUNTERS = ("rx_errors", "rx_dropped", "rx_crc_errors", "tx_errors", "tx_dropped", "rx_missed_errors")
 _OF_DRIVER = re.compile(
-    r"^[ \t]{0,40}(rx_discards_phy|rx_prio\d_discards|[rt]x_prio\d_pause|rx_out_of_buffer|rx_crc_errors_phy|rx_symbol_err_phy"
-    r"|tx_pause_storm_\w+|link_down_events_phy|rx_prio\d_bytes|np_cnp_sent|rx_ecn_mark): (\d{1,20})$",
+    r"^[ \t]{0,40}(rx_discards_phy|rx_prio\d_discards|[rt]x_prio\d_pause|rx_out_of_buffer|rx_crc_errors_phy"
+    r"|rx_symbol_err_phy|tx_pause_storm_\w+|link_down_events_phy|rx_prio\d_bytes|np_cnp_sent|rx_ecn_mark): (\d{1,20})$",
     re.MULTILINE,
 )
 _MOST = 64

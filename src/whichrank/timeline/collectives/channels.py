@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
 
 _P2P = re.compile(r"^(send|recv)\s+(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})$")
@@ -40,8 +41,14 @@ def in_batch(lineup: Lineup, row: int) -> bool:
     for later in range(row + 1, min(stop, row + _LARGEST_BATCH)):
         same = lineup.group[later] == lineup.group[row]
         if same and (not lineup.p2p[later] or lineup.call_of(later).op == "coalesced"):
-            return bool(lineup.p2p[later])
+            return bool(lineup.p2p[later]) and _from_one_line(lineup, row, later)
     return False
+
+
+def _from_one_line(lineup: Lineup, row: int, other: int) -> bool:
+    """Whether one line of the program issued both; also where the recorder does not tell lines."""
+    one, two = (next(filter(is_user_frame, lineup.call_of(each).stack), None) for each in (row, other))
+    return one is None or two is None or (one.file, one.line) == (two.file, two.line)
 
 
 def in_one_batch(lineup: Lineup, one: int, other: int) -> bool:

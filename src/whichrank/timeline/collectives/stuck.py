@@ -80,7 +80,7 @@ def held_up(case: Case) -> list[Held]:
     ahead = {rank for meeting in case.meetings.pending if meeting.absent for rank in meeting.pending}
     if waiting and doing and len(doing) <= len(waiting) and not ahead & set(doing):
         named = [rank for rank in doing if rank in behind] or list(doing)
-        if case.goes_on:
+        if case.goes_on or (standing is None and _all_may_work(case, named, waiting)):
             return []  # nobody has waited for longer than usual: it comes, only late perhaps
         return [Held(rank, doing[rank], waiting, "stacks") for rank in named]
     if standing is not None and not waiting:
@@ -88,6 +88,14 @@ def held_up(case: Case) -> list[Held]:
         late = [rank for rank in doing if rank not in standing.waiting and rank not in standing.ahead]
         return [Held(rank, doing[rank], timed_out, "watchdog") for rank in late if len(late) <= len(timed_out)]
     return []
+
+
+def _all_may_work(case: Case, named: Sequence[int], waiting: Sequence[int]) -> bool:
+    """Whether this may be one moment of a job that runs: some compute forward, the others backward."""
+    from whichrank.timeline.job_state.activity import may_compute, runs  # many patterns: only where there is a stack
+
+    forward = all(case.activities[rank].doing == "user" and runs(case.stacks[rank]) for rank in named)
+    return forward and all(may_compute(case.activities[rank], case.stacks[rank]) for rank in waiting)
 
 
 class Standings(Struct, frozen=True):

@@ -62,6 +62,7 @@ _COLLECTIVE_FILES = re.compile(
 _SYNC = re.compile(
     r"^(?:synchronize|_cuda_synchronize|item|wait|wait_stream|cpu|tolist|result|backward|_engine_run_backward|run_backward)$"
 )
+_RUNS = ("active", "gil")
 _BACKWARD = ("backward", "_engine_run_backward", "run_backward")
 # (what, file, function): the first that matches the innermost frames outwards names it.
 _LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...] = (
@@ -168,8 +169,6 @@ def of_process(stack: ProcessStack) -> Activity:
     """What the main thread does; where it only waits for another thread, that is what it does."""
     thread = main_thread(stack) or (stack.threads[0] if stack.threads else None)
     activity = of_thread(thread) if thread is not None else Activity("unknown", None, None)
-    if activity.doing == "waiting" and _computes(activity, stack):
-        return replace(activity, doing="user")
     if activity.doing == "unknown":
         # A debugger shows the C frames of all threads: one that tears the communicators down tells more.
         ends = (frame for each in stack.threads for frame in each.frames if _NATIVE_END.match(frame.function))
@@ -178,11 +177,16 @@ def of_process(stack: ProcessStack) -> Activity:
     return activity
 
 
-def _computes(activity: Activity, stack: ProcessStack) -> bool:
-    """It waits for backward, whose own threads run: they compute, they don't wait for others."""
-    if activity.frame is None or _bare(activity.frame) not in _BACKWARD or activity.idle is False:
-        return False
-    return any(thread.state in ("active", "gil") for thread in stack.threads if not thread.main)
+def may_compute(activity: Activity, stack: ProcessStack) -> bool:
+    """It waits for backward while a thread of it runs: that computes, or waits for the GPU, which looks the same."""
+    backward = activity.frame is not None and _bare(activity.frame) in _BACKWARD
+    return backward and any(thread.state in _RUNS for thread in stack.threads if not thread.main)
+
+
+def runs(stack: ProcessStack) -> bool:
+    """Whether its main thread was on a processor when it was looked at."""
+    thread = main_thread(stack)
+    return thread is not None and thread.state in _RUNS
 
 
 def of_native(activity: Activity, stack: ProcessStack) -> Activity:
