@@ -33,6 +33,17 @@ def test_a_hang_in_which_all_wait():
     assert 6 <= levels["confirmed"] - 20 < 8
 
 
+def test_messages_that_nobody_counts_are_not_the_first():
+    for issued, at_most in ((456, 10), (3, 70)):
+        alarm = Alarm()
+        moving = [replace(rank(r, issued, waiting=True), completed=0) for r in range(4)]
+        play(
+            alarm, 0, 20, lambda t, moving=moving: [replace(m, enqueued=m.enqueued - 200 + int(10 * t)) for m in moving]
+        )
+        levels = play(alarm, 20, 80, lambda _t, moving=moving: moving)
+        assert at_most - 10 <= levels["confirmed"] - 20 <= at_most
+
+
 def test_an_idle_rank_that_others_wait_for():
     alarm = Alarm()
     steady(alarm)

@@ -43,6 +43,8 @@ SOON_WORK_S = 25.0
 """When each kind is reported in a job that has found its pace. Ranks that work alone by custom have more time."""
 PACE, PRACTISED = 3, 20
 """Looks with progress, and collectives that every rank has completed, after which a job has found its pace."""
+MANY = 100
+"""Operations that nobody issues before the first of them has finished: Gloo does not count messages that arrived."""
 TYPICAL = 8.0
 ENOUGH = 8
 LONGEST = 1.5
@@ -109,6 +111,11 @@ class RankState:
     @property
     def progress(self) -> tuple[int, int, int, int, bool, int]:
         return (self.rank, self.phase, self.enqueued, self.completed, self.alive, self.mark)
+
+    @property
+    def under_way(self) -> bool:
+        """Something has been communicated."""
+        return self.completed > 0 or self.enqueued >= MANY
 
     @property
     def away(self) -> bool:
@@ -205,7 +212,7 @@ class Alarm:
         if self._since is None or (progress != self._progress and not one_stands):
             self._moved(now, progress)
             # The start of a job has no rhythm yet: its pauses say nothing about later ones.
-            self._steady = all(seen.phase == layout.JOINED and seen.completed for seen in ranks if seen.alive)
+            self._steady = all(seen.phase == layout.JOINED and seen.under_way for seen in ranks if seen.alive)
             return self.level
         if one_stands:
             # Other groups may go on: the silence is as old as the youngest halt of a main thread. Who waits for them
@@ -358,7 +365,7 @@ def _all_wait(waiting: list[RankState]) -> Silence:
         working = any(seen.busy is not False or seen.work for seen in waiting)
         why = f"{_named([seen.rank for seen in waiting])} does not come to an end"
         return Silence("leaving", BUSY_S if working else START_S, why)
-    if all(seen.completed == 0 for seen in waiting):
+    if not any(seen.under_way for seen in waiting):
         return Silence("first", 2 * START_S, "every rank waits in its first collective")
     if any(seen.traffic for seen in waiting):
         return Silence("all send", BUSY_S, "every rank waits in a collective that takes very long")
