@@ -57,6 +57,7 @@ def test_who_is_behind_it(name, code, cause, ranks):
 @pytest.mark.parametrize(
     ("name", "code", "cause", "ranks", "candidates"),
     [
+        ("message_before_a_collective", "COLL106", "p2p-deadlock", (0, 3), ()),
         ("first_call_of_one_rank", "COLL139", "rank0-only-collective", (0,), ()),
         ("pairs_in_a_ring", "COLL139", "process-group-order", (0, 1, 2), ()),
         ("member_elsewhere", "COLL139", "conditional-collective", (), (0, 3)),

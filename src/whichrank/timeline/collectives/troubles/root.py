@@ -226,12 +226,14 @@ def _crossed_on_gpu(lineup: Lineup, stalled: list[Meeting]) -> Trouble | None:
     for index, one in enumerate(stalled):
         for two in stalled[index + 1 :]:
             both = sorted(set(one.pending) & set(two.pending))
-            if one.group == two.group or len(both) < 2:
+            if (one.group == two.group and one.p2p == two.p2p) or len(both) < 2:
                 continue
             forward = [r for r in both if one.joined[r] < two.joined[r]]
             backward = [r for r in both if r not in forward]
             if not forward or not backward:
                 continue
+            if one.p2p != two.p2p:
+                return _message_crossed(one if one.p2p else two, two if one.p2p else one, both)
             ahead = len(forward) - len(backward) or _order_elsewhere(lineup, one, two, both)
             odd, tie = forward if ahead < 0 else backward, ahead == 0
             culprits = tuple(both if tie else odd)
@@ -250,6 +252,14 @@ def _crossed_on_gpu(lineup: Lineup, stalled: list[Meeting]) -> Trouble | None:
                 tie=tie,
             )
     return None
+
+
+def _message_crossed(message: Meeting, collective: Meeting, both: list[int]) -> Trouble:
+    """One end of a message posted it before a collective, the other one behind it."""
+    first = {rank: message.joined[rank] < collective.joined[rank] for rank in both}
+    cycle = tuple((r, message if first[r] else collective, collective if first[r] else message) for r in both)
+    rest = tuple(sorted(set(collective.joined) - set(both)))
+    return Trouble("p2p-cycle", tuple(both), message, rest, other=collective, cycle=cycle, tie=True)
 
 
 def _order_elsewhere(lineup: Lineup, one: Meeting, two: Meeting, besides: list[int]) -> int:
