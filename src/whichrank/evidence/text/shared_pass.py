@@ -10,6 +10,7 @@ from typing import Protocol
 
 from whichrank.evidence.text.chunks import CHUNK, PADDING, UTF16, Chunk, Chunks, Decoded
 from whichrank.evidence.text.own_lines import SIGN, without_own_lines
+from whichrank.evidence.text.tail import remember_breaks
 from whichrank.evidence.text.words import Place, Words
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
@@ -40,6 +41,7 @@ def read(item: Item, listeners: Sequence[Listener], telling: frozenset[bytes] = 
     if telling and not telling.issubset(words.literals):
         return []
     told = 0
+    chunk: Chunk | None = None
     for chunk in _chunks_in(item):
         found = without_own_lines(chunk, words.find(chunk))
         if telling:
@@ -50,6 +52,10 @@ def read(item: Item, listeners: Sequence[Listener], telling: frozenset[bytes] = 
         for listener in listeners:
             heard = listener.words
             listener.take(chunk, [place for place in found if place[1] in heard] if heard else [])
+    if chunk is not None and not item.is_small and item.head(2) not in UTF16:
+        beyond = chunk.offset + chunk.size - item.size  # a last line without an end got one
+        if beyond in (0, 1):
+            remember_breaks(item, chunk.first - 1 + chunk.breaks - beyond)
     return [listener.finish() for listener in listeners]
 
 

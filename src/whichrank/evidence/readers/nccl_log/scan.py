@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import Counter, deque
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +14,7 @@ from whichrank.evidence.readers.nccl_log.skim import Channel, Crowd, Skimmer, me
 from whichrank.evidence.readers.nccl_log.table import Caller, Table
 from whichrank.evidence.readers.nccl_log.tails import Readable, kept_calls, read_places
 from whichrank.evidence.text.chunks import CHUNK, Chunk, Chunks, Indices, Stream
+from whichrank.evidence.text.repeated_lines import Held, Often, keys
 from whichrank.evidence.text.words import places_of
 from whichrank.records.nccl import NcclLog
 
@@ -27,6 +27,8 @@ _NEW_KEYS = 512
 _KEYS = 65_536
 _PATIENCE = 4
 _NO_CALL = -1
+_ALIKE = 64
+"""Warnings that look alike and are read, the first of a process and the last."""
 _CALL = b"opCount "
 
 _FOLLOWS = np.zeros(256, np.bool_)
@@ -65,33 +67,6 @@ def _entry(at: int, text: bytes) -> _Entry:
     return at, text, line, list(messages(line))
 
 
-class _Flood:
-    """Warnings of processes that have printed more than will be kept: the last ones of a chunk are read."""
-
-    def __init__(self, log: NcclLog, skimmer: Skimmer) -> None:
-        self._log, self._skimmer = log, skimmer
-        self._last: dict[int, deque[tuple[int, bytes]]] = {}
-        self._counts: Counter[int] = Counter()
-
-    def holds(self, at: int, text: bytes) -> bool:
-        process = self._skimmer.warns(text)
-        if process is None or self._log.processes[process].warnings_total < meaning.FIRST_KEPT:
-            return False
-        self._last.setdefault(process, deque(maxlen=meaning.LAST_KEPT)).append((at, text))
-        self._counts[process] += 1
-        return True
-
-    def last(self) -> list[tuple[int, bytes]]:
-        return [line for held in self._last.values() for line in held]
-
-    def count(self) -> None:
-        """Those that were not read are warnings too."""
-        for process, count in self._counts.items():
-            unread = count - len(self._last[process])
-            self._log.processes[process].warnings_total += unread
-            self._log.nccl_lines += unread
-
-
 class Scanner:
     """The state of one reading."""
 
@@ -103,6 +78,7 @@ class Scanner:
         self._shapes = bulk.Shapes()
         self._keys: dict[int, Caller | None] = {}
         self._bulk_failures = 0
+        self._warnings = Often(_ALIKE)
 
     @property
     def limit(self) -> int:
@@ -116,7 +92,11 @@ class Scanner:
         self.log.cut_end = chunks.cut
 
     def finish(self, stream: Seekable) -> NcclLog:
-        """Fetch the lines of the kept calls and hand out the record."""
+        """Read what waited, fetch the lines of the kept calls and hand out the record."""
+        for held in self._warnings.held():
+            for entry in messages(plain(held.text)):
+                self._table.warned(entry, held.number, held.skipped)
+                self.log.nccl_lines += 1 + held.skipped
         for slot in filter(lambda slot: slot.total, self._table.slots):
             kept = read_places(stream, slot.places(self.limit))
             self.log.calls.append(self._table.calls(slot, kept))
@@ -151,19 +131,16 @@ class Scanner:
             self._bulk_failures += 1
             return False
         rest, dull, channels = self._skim(chunk, slot_of)
-        flood = _Flood(self.log, self._skimmer)
         entries: list[_Entry] = []
         crowd = Crowd(self._table.room, self._skimmer)
-        for at, text in chunk.lines(rest[dull < 0]):
+        for at, text in chunk.lines(self._without_repeated_warnings(chunk, rest[dull < 0])):
             if b" via " in text and (channel := self._skimmer.channel(text)):
                 channels.append((chunk.first + at, channel, 1))
-            elif not (flood.holds(at, text) if b" NCCL WARN " in text else crowd.turns_away(text)):
+            elif b" NCCL WARN " in text or not crowd.turns_away(text):
                 entries.append(_entry(at, text))
-        entries = sorted([*entries, *(_entry(at, text) for at, text in flood.last())], key=lambda entry: entry[0])
         if any(self._needs_order(at, found, slot_of) for at, _, _, found in entries):
             return False
         self._note(chunk, entries, slot_of)
-        flood.count()
         self._table.connected(channels)
         for process in _different(dull):
             at = int(rest[dull == process][-1])
@@ -171,6 +148,25 @@ class Scanner:
         self.log.nccl_lines += sum(count for _, _, count in channels) + int((dull >= 0).sum())
         self._add(chunk, slot_of)
         return True
+
+    def _without_repeated_warnings(self, chunk: Chunk, lines: Indices) -> Indices:
+        """The lines without warnings of which enough that look alike were read: the last of those wait for the end."""
+        count = chunk.buffer.count
+        spans = zip(lines.tolist(), chunk.starts[lines].tolist(), chunk.ends[lines].tolist(), strict=True)
+        # Where processes wrote into each other's lines there are several messages.
+        warns = [a for a, begin, end in spans if count(b" NCCL WARN ", begin, end) == count(b"NCCL ", begin, end) == 1]
+        if not warns:
+            return lines
+        looks = keys(chunk, np.array(warns, np.int64))
+
+        def line(which: int) -> Held:
+            return Held(chunk.first + warns[which], chunk.line(warns[which]), None, ())
+
+        passed = set(warns)
+        for which in self._warnings.pass_over(looks, line).tolist():
+            if not self._warnings.holds(line(which), looks[which]):
+                passed.remove(warns[which])
+        return lines if not passed else np.array([at for at in lines.tolist() if at not in passed], np.int64)
 
     def _skim(self, chunk: Chunk, slot_of: Indices) -> tuple[Indices, Indices, list[tuple[int, Channel, int]]]:
         """The lines of NCCL that are no counted calls, and whose they are where a glance is enough (else -1).

@@ -91,11 +91,6 @@ class Skimmer:
         seen.count += 1
         return Channel(process, message, seen.kind, seen.gdr) if seen.count > _CHANNELS else None
 
-    def warns(self, line: bytes) -> int | None:
-        """Which process prints this warning, by its prefix."""
-        end = line.find(b"] ") + 1
-        return self.heads.get(_head(line, end)) if end else None
-
     def dull(self, chunk: Chunk, lines: Indices, places: Indices, whose: Indices) -> Indices:
         """As `glance` for many lines, with the place of "NCCL" in each: the processes, or -1 for a line to be read."""
         whose, text = whose.copy(), chunk.text
