@@ -12,7 +12,8 @@ import pytest
 from whichrank.evidence.readers import known_messages, torch_output
 from whichrank.evidence.text import shared_pass, words
 from whichrank.evidence.text.chunks import CHUNK, Chunks, Decoded
-from whichrank.evidence.text.words import Automaton, Engine, Plain, Words
+from whichrank.evidence.text.native import library
+from whichrank.evidence.text.words import Automaton, Engine, Native, Plain, Words
 from whichrank.facts.messages import KNOWN, REPORT, recognise, signatures
 from whichrank.model.contracts import Item
 from whichrank.records.events.base import Event
@@ -34,11 +35,13 @@ NOISE = (
 )
 
 
-@pytest.fixture(params=[Plain, Automaton])
+@pytest.fixture(params=[Plain, Automaton, Native])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Engine]]:
-    """Both ways to find words, each used by all readers."""
+    """All ways to find words, each used by all readers."""
     if request.param is Automaton:
         pytest.importorskip("hyperscan")
+    if request.param is Native and library() is None:
+        pytest.skip("the library in C was not built")
     monkeypatch.setattr(words, "_best", request.param)
     shared_pass.finder.cache_clear()
     shared_pass._common_finder.cache_clear()

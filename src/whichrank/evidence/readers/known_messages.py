@@ -22,7 +22,7 @@ from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_
 from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
 from whichrank.evidence.text.repeated_lines import Held, Often, keys, look
 from whichrank.evidence.text.text_file import bounded, is_text
-from whichrank.evidence.text.words import Place, Words
+from whichrank.evidence.text.words import Found, Words
 from whichrank.facts.messages import KNOWN, REPORT, Signature, order
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
@@ -185,22 +185,22 @@ class Listener:
         self._prose = False
         """Whether the line is a person's own words in a document."""
 
-    def take(self, chunk: Chunk, found: list[Place]) -> None:
+    def take(self, chunk: Chunk, found: Found) -> None:
         """Look at the lines in which known words were found."""
         quoted = self._quotations.lines(chunk) if self._quotations is not None else None
         if found and self._spent_s < _BUDGET_S:
             if len(found) <= _FEW:
-                told = set(chunk.index([place for place, _ in found]).tolist())
+                told = set(chunk.index(found.places).tolist())
                 text = b"\n".join(chunk.view[chunk.starts[at] : chunk.ends[at]] for at in told)
                 self._beside = [word for word in KNOWN.harmless if word in text]
             self._see_all(self._lines(chunk, found, quoted))
             self._beside = tuple(KNOWN.harmless)
 
-    def _lines(self, chunk: Chunk, found: list[Place], quoted: Container[int] | None) -> Iterator[Held]:
+    def _lines(self, chunk: Chunk, found: Found, quoted: Container[int] | None) -> Iterator[Held]:
         """The lines with words in them that are read at once."""
-        index = chunk.index([place for place, _ in found])
+        index = chunk.index(found.places)
         first = np.flatnonzero(np.append(True, index[1:] != index[:-1]))
-        index, words = index[first], [word for _, word in found]
+        index, words = index[first], found.words()
         begins, looks = [*first.tolist(), len(found)], keys(chunk, index)
         lines, starts, ends = index.tolist(), chunk.starts[index].tolist(), chunk.ends[index].tolist()
 

@@ -1,8 +1,9 @@
 /* How lines look, as numbers: two lines have the same one if they differ in digits only (also hexadecimal ones), begin
  * with the same word and have the same telling numbers. What counts as such repeated_lines.py says, with the patterns
- * that are written out here; the two are tested against each other. And where a short literal stands, for words.py.
+ * that are written out here; the two are tested against each other. And where literals stand, one or hundreds of them,
+ * for words.py.
  *
- * Nothing is kept between calls, nothing recurses, and every loop is bounded by the line.
+ * Nothing recurses, and every loop is bounded by the text.
  */
 #define PY_SSIZE_T_CLEAN
 #ifndef Py_LIMITED_API
@@ -12,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VERSION 2 /* native.py refuses a library of another version */
+#define VERSION 3 /* native.py refuses a library of another version */
 
 #define HEAD 512       /* bytes of a line in which telling numbers are looked for */
 #define MOST_TELLING 16
@@ -291,10 +292,242 @@ static PyObject *places(PyObject *self, PyObject *args)
     return answer;
 }
 
+/* Hundreds of literals at once. A literal of seven bytes covers four aligned ones wherever it begins, and one of four
+ * bytes covers three that begin at an even place: for each of the ways in which it may lie, some bytes that it would show
+ * stand for it. Those bytes are looked up, and every place is found once. Shorter literals are found by their first byte.
+ */
+#define NAME "whichrank.evidence.text.literals"
+#define HEAD_BITS 13
+#define TAKEN_BITS 17
+#define MULTIPLIER 0x9E3779B1u
+
+typedef struct {
+    uint32_t code;
+    int32_t shift, literal, next;
+} Use;
+
+typedef struct {
+    int32_t count, heads[1 << HEAD_BITS];
+    Use *uses;
+    uint8_t taken[1 << (TAKEN_BITS - 3)]; /* a bit for each slot of a code */
+} Uses;
+
+typedef struct {
+    uint8_t *text;
+    Py_ssize_t *begins; /* of each literal in the text, and the end of the last */
+    Uses fours, threes, ones;
+} Literals;
+
+typedef struct {
+    int64_t *places;
+    Py_ssize_t count, room;
+} Found;
+
+static uint32_t four_at(At at)
+{
+    uint32_t four;
+    memcpy(&four, at, 4);
+    return four;
+}
+
+static uint32_t three_at(At at) { return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16; }
+
+static uint32_t taken(const Uses *uses, uint32_t code)
+{
+    uint32_t slot = code * MULTIPLIER >> (32 - TAKEN_BITS);
+    return uses->taken[slot >> 3] >> (slot & 7) & 1;
+}
+
+static void forget(Literals *literals)
+{
+    if (literals != NULL) {
+        PyMem_Free(literals->text);
+        PyMem_Free(literals->begins);
+        PyMem_Free(literals->fours.uses);
+        PyMem_Free(literals->threes.uses);
+        PyMem_Free(literals->ones.uses);
+        PyMem_Free(literals);
+    }
+}
+
+static void forgotten(PyObject *capsule) { forget(PyCapsule_GetPointer(capsule, NAME)); }
+
+static void add_use(Uses *uses, uint32_t code, int32_t number, int32_t shift)
+{
+    uint32_t slot = code * MULTIPLIER >> (32 - TAKEN_BITS);
+    int32_t *head = &uses->heads[code * MULTIPLIER >> (32 - HEAD_BITS)];
+    uses->taken[slot >> 3] |= (uint8_t)(1 << (slot & 7));
+    uses->uses[uses->count] = (Use){code, shift, number, *head};
+    *head = uses->count++;
+}
+
+/* A literal and the bytes that stand for it: where they begin in it, for each way in which it may lie. */
+static int add_literal(Literals *literals, int32_t number, PyObject *word, PyObject *shifts)
+{
+    char *text, *chosen;
+    Py_ssize_t length, ways;
+    if (PyBytes_AsStringAndSize(word, &text, &length) < 0 || PyBytes_AsStringAndSize(shifts, &chosen, &ways) < 0)
+        return -1;
+    At at = literals->text + literals->begins[number];
+    int expected = length >= 7 ? 4 : length >= 4 ? 2 : 1, width = length >= 7 ? 4 : length >= 4 ? 3 : 1;
+    memcpy(literals->text + literals->begins[number], text, (size_t)length);
+    literals->begins[number + 1] = literals->begins[number] + length;
+    for (int way = 0; way < expected; way++) {
+        int32_t shift = way < ways ? (uint8_t)chosen[way] : -1;
+        if (ways != expected || shift % expected != way || shift + width > length || (width == 1 && shift)) {
+            PyErr_SetString(PyExc_ValueError, "an empty literal, or bytes that are not its own");
+            return -1;
+        }
+        if (width == 4)
+            add_use(&literals->fours, four_at(at + shift), number, shift);
+        else if (width == 3)
+            add_use(&literals->threes, three_at(at + shift), number, shift);
+        else
+            add_use(&literals->ones, *at, number, 0);
+    }
+    return 0;
+}
+
+static PyObject *literals_of(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *words, *shifts, *capsule = NULL;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &words, &PyList_Type, &shifts))
+        return NULL;
+    Py_ssize_t count = PyList_Size(words), size = 0;
+    if (count > 0xffff || PyList_Size(shifts) != count) {
+        PyErr_SetString(PyExc_ValueError, "too many literals, or some that nothing stands for");
+        return NULL;
+    }
+    for (Py_ssize_t number = 0; number < count; number++)
+        size += PyObject_Size(PyList_GetItem(words, number));
+    if (PyErr_Occurred())
+        return NULL;
+    Literals *literals = PyMem_Calloc(1, sizeof *literals);
+    if (literals != NULL) {
+        literals->text = PyMem_Malloc((size_t)size + 1);
+        literals->begins = PyMem_Calloc((size_t)count + 1, sizeof(Py_ssize_t));
+        literals->fours.uses = PyMem_Malloc(sizeof(Use) * 4 * ((size_t)count + 1));
+        literals->threes.uses = PyMem_Malloc(sizeof(Use) * 2 * ((size_t)count + 1));
+        literals->ones.uses = PyMem_Malloc(sizeof(Use) * ((size_t)count + 1));
+    }
+    if (!literals || !literals->text || !literals->begins || !literals->fours.uses || !literals->threes.uses ||
+        !literals->ones.uses) {
+        PyErr_NoMemory();
+        forget(literals);
+        return NULL;
+    }
+    memset(literals->fours.heads, 0xff, sizeof literals->fours.heads);
+    memset(literals->threes.heads, 0xff, sizeof literals->threes.heads);
+    memset(literals->ones.heads, 0xff, sizeof literals->ones.heads);
+    Py_ssize_t number = 0;
+    while (number < count &&
+           add_literal(literals, (int32_t)number, PyList_GetItem(words, number), PyList_GetItem(shifts, number)) == 0)
+        number++;
+    if (number < count || (capsule = PyCapsule_New(literals, NAME, forgotten)) == NULL)
+        forget(literals);
+    return capsule;
+}
+
+static int keep(Found *found, Py_ssize_t place, int32_t literal)
+{
+    if (found->count == found->room) {
+        Py_ssize_t room = found->room ? 2 * found->room : 1024;
+        int64_t *places = PyMem_Realloc(found->places, sizeof(int64_t) * (size_t)room);
+        if (places == NULL)
+            return -1;
+        found->places = places;
+        found->room = room;
+    }
+    found->places[found->count++] = (int64_t)place << 16 | literal;
+    return 0;
+}
+
+/* Which literals lie so that they show these bytes here. */
+static int at_place(const Literals *literals, const Uses *uses, At text, Py_ssize_t size, Py_ssize_t at, uint32_t code,
+                    Found *found)
+{
+    for (int32_t number = uses->heads[code * MULTIPLIER >> (32 - HEAD_BITS)]; number >= 0;) {
+        const Use *use = &uses->uses[number];
+        Py_ssize_t begin = at - use->shift, from = literals->begins[use->literal];
+        Py_ssize_t length = literals->begins[use->literal + 1] - from;
+        if (use->code == code && begin >= 0 && begin + length <= size &&
+            memcmp(text + begin, literals->text + from, (size_t)length) == 0 && keep(found, begin, use->literal) < 0)
+            return -1;
+        number = use->next;
+    }
+    return 0;
+}
+
+static int look_up(const Literals *literals, At text, Py_ssize_t size, Py_ssize_t at, Py_ssize_t end, Found *found)
+{
+    for (; at < end; at += 2) {
+        uint32_t code = at + 3 <= size ? three_at(text + at) : 0;
+        if (taken(&literals->threes, code) && at_place(literals, &literals->threes, text, size, at, code, found) < 0)
+            return -1;
+        if (at % 4 != 0 || at + 4 > size)
+            continue;
+        code = four_at(text + at);
+        if (taken(&literals->fours, code) && at_place(literals, &literals->fours, text, size, at, code, found) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Eight bytes at a time, since seldom one of their words is taken. */
+static int scan(const Literals *literals, At text, Py_ssize_t size, Found *found)
+{
+    const Uses *fours = &literals->fours, *threes = &literals->threes;
+    Py_ssize_t at = 0;
+    for (; at + 9 <= size; at += 8) {
+        At here = text + at;
+        uint32_t low = four_at(here), high = four_at(here + 4);
+        uint32_t any = taken(fours, low) | taken(fours, high) | taken(threes, three_at(here)) |
+                       taken(threes, three_at(here + 2)) | taken(threes, three_at(here + 4)) |
+                       taken(threes, three_at(here + 6));
+        if (any && look_up(literals, text, size, at, at + 8, found) < 0)
+            return -1;
+    }
+    if (look_up(literals, text, size, at, size, found) < 0)
+        return -1;
+    for (at = 0; literals->ones.count && at < size; at++)
+        if (taken(&literals->ones, text[at]) &&
+            at_place(literals, &literals->ones, text, size, at, text[at], found) < 0)
+            return -1;
+    return 0;
+}
+
+/* Numbers of 8 bytes: a place, and in the last 16 bits which literal begins there; not in order. */
+static PyObject *find(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *buffer, *capsule, *answer = NULL;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "OYn", &capsule, &buffer, &size))
+        return NULL;
+    const Literals *literals = PyCapsule_GetPointer(capsule, NAME);
+    if (literals == NULL)
+        return NULL;
+    if (size < 0 || size > PyByteArray_Size(buffer)) {
+        PyErr_SetString(PyExc_ValueError, "more than the text");
+        return NULL;
+    }
+    At text = (At)PyByteArray_AsString(buffer);
+    Found found = {NULL, 0, 0};
+    if (scan(literals, text, size, &found) < 0)
+        PyErr_NoMemory();
+    else
+        answer = PyBytes_FromStringAndSize((char *)found.places, found.count * 8);
+    PyMem_Free(found.places);
+    return answer;
+}
+
 static PyMethodDef METHODS[] = {
     {"looks", looks, METH_VARARGS, "A number for each line of a text: the same for those that look alike."},
     {"look", one_look, METH_VARARGS, "The same for one message, of which only the beginning is in common with others."},
     {"places", places, METH_VARARGS, "Where a literal begins in the first bytes of a text, found by a letter of it."},
+    {"literals", literals_of, METH_VARARGS, "What finds many literals."},
+    {"find", find, METH_VARARGS, "Where which of the literals begins in the first bytes of a text."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -74,11 +74,11 @@ def _units(path: Path, words: frozenset[bytes]) -> _Units:
 
 
 def _in_chunk(chunk: Chunk, finder: Words) -> tuple[Indices, Indices, Hashes, Indices]:
-    places = finder.find(chunk)
-    told = np.unique(chunk.index([place for place, _ in places]))
+    found = finder.find(chunk)
+    told = np.unique(chunk.index(found.places))
     told = told[told < len(chunk.ends)]
     ends = told.copy()
-    headers = chunk.index([place for place, word in places if word == _BEGINS]).tolist()
+    headers = chunk.index(found.places[found.which == finder.literals.index(_BEGINS)]).tolist()
     if headers:
         told, ends = _with_blocks(chunk, told, headers)
     return told + chunk.first, ends - told + 1, _looks(chunk, chunk.starts[told], chunk.ends[ends]), _ranks(chunk)[told]
