@@ -17,7 +17,7 @@ from typing import cast
 import numpy as np
 
 from whichrank.evidence.text import shared_pass
-from whichrank.evidence.text.chunks import PADDING, Chunk
+from whichrank.evidence.text.chunks import PADDING, UTF16, Chunk
 from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
 from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
 from whichrank.evidence.text.repeated_lines import Held, Often, keys, look
@@ -167,7 +167,10 @@ class Listener:
     def __init__(self, item: Item) -> None:
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
         self._quotations = Quotations() if item.label.lower().endswith(DOCUMENTS) else None
+        self._item = item
         self._is_note = item.size <= _A_NOTE
+        self._by_place = not self._is_note and item.kept is None and item.head(2) not in UTF16
+        """Whether its lines can be read again by their places."""
         self._signatures, words = _searched(KNOWN.edition, note=self._is_note)
         self.words = frozenset() if self._ignored else words
         self._total = 0
@@ -200,18 +203,15 @@ class Listener:
         """The lines with words in them that are read at once."""
         index = chunk.index(found.places)
         first = np.flatnonzero(np.append(True, index[1:] != index[:-1]))
-        index, words = index[first], found.words()
-        begins, looks = [*first.tolist(), len(found)], keys(chunk, index)
-        lines, starts, ends = index.tolist(), chunk.starts[index].tolist(), chunk.ends[index].tolist()
-
-        def line(at: int) -> Held:
-            text = bounded(bytes(chunk.view[starts[at] : ends[at]]))
-            return Held(chunk.first + lines[at], text, self._newest, tuple(words[begins[at] : begins[at + 1]]))
-
-        whole = range(len(lines))
-        for at in whole if quoted is not None or self._is_note else self._often.pass_over(looks, line).tolist():
-            met = line(at)
-            self._prose = quoted is not None and lines[at] not in quoted
+        index, begins = index[first], np.append(first, len(found))
+        looks = keys(chunk, index)
+        left = np.arange(len(index))
+        if quoted is None and self._by_place:
+            left = self._often.pass_over(looks, chunk, index, self._newest)
+        for at, (line, text) in zip(left.tolist(), chunk.lines(index[left]), strict=True):
+            words = tuple(found.words(int(begins[at]), int(begins[at + 1])))
+            met = Held(chunk.first + line, bounded(text), self._newest, words)
+            self._prose = quoted is not None and line not in quoted
             if self._prose or not (
                 (self._is_note and self._is_dull(met.text, met.words)) or self._often.holds(met, looks[at])
             ):
@@ -246,7 +246,8 @@ class Listener:
     def _again(self) -> Iterator[Held]:
         """The lines that waited, the last first: of what was said often only the end is kept."""
         self._prose = False
-        for held in sorted([*self._often.held(), *self._rest], key=lambda line: line.number, reverse=True):
+        waiting = [*self._read_again(self._often.held()), *self._rest]
+        for held in sorted(waiting, key=lambda line: line.number, reverse=True):
             said = cast("list[_Kept] | None", held.said)
             if said and not any(kept.needs(held.number) for kept in said):
                 for kept in said:
@@ -254,6 +255,22 @@ class Listener:
                 continue
             self._newest = held.after_ns
             yield held
+
+    def _read_again(self, waiting: Sequence[Held]) -> Iterator[Held]:
+        """The lines of which the places were kept, with their text and the words in them."""
+        away = [held for held in waiting if held.place is not None]
+        yield from (held for held in waiting if held.place is None)
+        if not away:
+            return
+        with self._item.open() as stream:
+            texts = [bounded(held.text_in(stream)) for held in away]
+        chunk = _chunk(b"\n".join(texts))
+        words: list[list[bytes]] = [[] for _ in away]
+        found = _all_anchors(KNOWN.edition).find(chunk)
+        for line, word in zip(chunk.index(found.places).tolist(), found.words(), strict=True):
+            words[line].append(word)
+        for held, text, said in zip(away, texts, words, strict=True):
+            yield held._replace(text=text, words=tuple(said))
 
     def see(self, line: bytes, number: int) -> None:
         """Look at a single line."""

@@ -74,8 +74,9 @@ class Found:
     def __iter__(self) -> Iterator[Place]:
         return zip(self.places.tolist(), self.words(), strict=True)
 
-    def words(self) -> list[bytes]:
-        return [self._literals[number] for number in self.which.tolist()]
+    def words(self, begin: int = 0, end: int | None = None) -> list[bytes]:
+        """The words of these, or of all."""
+        return [self._literals[number] for number in self.which[begin:end].tolist()]
 
     def where(self, flags: Flags) -> Found:
         """Those of which the flag is set."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -12,8 +13,8 @@ from whichrank.evidence.readers.nccl_log import messages as meaning
 from whichrank.evidence.readers.nccl_log.prefix import NcclLine, messages, plain
 from whichrank.evidence.readers.nccl_log.skim import Channel, Crowd, Skimmer, message_of
 from whichrank.evidence.readers.nccl_log.table import Caller, Table
-from whichrank.evidence.readers.nccl_log.tails import Readable, kept_calls, read_places
-from whichrank.evidence.text.chunks import CHUNK, Chunk, Chunks, Indices, Stream
+from whichrank.evidence.readers.nccl_log.tails import kept_calls, read_places
+from whichrank.evidence.text.chunks import CHUNK, Chunk, Chunks, Indices, Readable, Stream
 from whichrank.evidence.text.repeated_lines import Held, Often, keys
 from whichrank.evidence.text.words import places_of
 from whichrank.records.nccl import NcclLog
@@ -62,6 +63,16 @@ def _different(processes: Indices) -> list[int]:
     return found
 
 
+def _apart(chunk: Chunk, lines: Indices) -> tuple[Indices, Indices]:
+    """Other lines, and those with one message, which is a warning: where processes wrote into each other's lines there
+    are several."""
+    count = chunk.buffer.count
+    spans = zip(chunk.starts[lines].tolist(), chunk.ends[lines].tolist(), strict=True)
+    alone = [count(b" NCCL WARN ", begin, end) == 1 and count(b"NCCL ", begin, end) == 1 for begin, end in spans]
+    warns = np.array(alone, np.bool_)
+    return lines[~warns], lines[warns]
+
+
 def _entry(at: int, text: bytes) -> _Entry:
     line = plain(text)
     return at, text, line, list(messages(line))
@@ -94,7 +105,7 @@ class Scanner:
     def finish(self, stream: Seekable) -> NcclLog:
         """Read what waited, fetch the lines of the kept calls and hand out the record."""
         for held in self._warnings.held():
-            for entry in messages(plain(held.text)):
+            for entry in messages(plain(held.text_in(stream))):
                 self._table.warned(entry, held.number, held.skipped)
                 self.log.nccl_lines += 1 + held.skipped
         for slot in filter(lambda slot: slot.total, self._table.slots):
@@ -133,13 +144,16 @@ class Scanner:
         rest, dull, channels = self._skim(chunk, slot_of)
         entries: list[_Entry] = []
         crowd = Crowd(self._table.room, self._skimmer)
-        for at, text in chunk.lines(self._without_repeated_warnings(chunk, rest[dull < 0])):
+        others, warnings = _apart(chunk, rest[dull < 0])
+        for at, text in chunk.lines(others):
             if b" via " in text and (channel := self._skimmer.channel(text)):
                 channels.append((chunk.first + at, channel, 1))
             elif b" NCCL WARN " in text or not crowd.turns_away(text):
                 entries.append(_entry(at, text))
         if any(self._needs_order(at, found, slot_of) for at, _, _, found in entries):
             return False
+        entries += [_entry(at, text) for at, text in self._new_warnings(chunk, warnings)]
+        entries.sort(key=lambda entry: entry[0])
         self._note(chunk, entries, slot_of)
         self._table.connected(channels)
         for process in _different(dull):
@@ -149,24 +163,13 @@ class Scanner:
         self._add(chunk, slot_of)
         return True
 
-    def _without_repeated_warnings(self, chunk: Chunk, lines: Indices) -> Indices:
-        """The lines without warnings of which enough that look alike were read: the last of those wait for the end."""
-        count = chunk.buffer.count
-        spans = zip(lines.tolist(), chunk.starts[lines].tolist(), chunk.ends[lines].tolist(), strict=True)
-        # Where processes wrote into each other's lines there are several messages.
-        warns = [a for a, begin, end in spans if count(b" NCCL WARN ", begin, end) == count(b"NCCL ", begin, end) == 1]
-        if not warns:
-            return lines
-        looks = keys(chunk, np.array(warns, np.int64))
-
-        def line(which: int) -> Held:
-            return Held(chunk.first + warns[which], chunk.line(warns[which]), None, ())
-
-        passed = set(warns)
-        for which in self._warnings.pass_over(looks, line).tolist():
-            if not self._warnings.holds(line(which), looks[which]):
-                passed.remove(warns[which])
-        return lines if not passed else np.array([at for at in lines.tolist() if at not in passed], np.int64)
+    def _new_warnings(self, chunk: Chunk, lines: Indices) -> Iterator[tuple[int, bytes]]:
+        """Warnings that are read now; of those that look like enough others the last wait for the end."""
+        looks = keys(chunk, lines)
+        left = self._warnings.pass_over(looks, chunk, lines, None) if len(lines) else lines
+        for (at, text), which in zip(chunk.lines(lines[left]), left.tolist(), strict=True):
+            if not self._warnings.holds(Held(chunk.first + at, text, None, ()), looks[which]):
+                yield at, text
 
     def _skim(self, chunk: Chunk, slot_of: Indices) -> tuple[Indices, Indices, list[tuple[int, Channel, int]]]:
         """The lines of NCCL that are no counted calls, and whose they are where a glance is enough (else -1).
