@@ -203,14 +203,13 @@ class Listener:
         """The lines with words in them that are read at once."""
         index = chunk.index(found.places)
         first = np.flatnonzero(np.append(True, index[1:] != index[:-1]))
-        index, begins = index[first], np.append(first, len(found))
+        index, begins, words = index[first], [*first.tolist(), len(found)], found.words()
         looks = keys(chunk, index)
         left = np.arange(len(index))
         if quoted is None and self._by_place:
             left = self._often.pass_over(looks, chunk, index, self._newest)
         for at, (line, text) in zip(left.tolist(), chunk.lines(index[left]), strict=True):
-            words = tuple(found.words(int(begins[at]), int(begins[at + 1])))
-            met = Held(chunk.first + line, bounded(text), self._newest, words)
+            met = Held(chunk.first + line, bounded(text), self._newest, tuple(words[begins[at] : begins[at + 1]]))
             self._prose = quoted is not None and line not in quoted
             if self._prose or not (
                 (self._is_note and self._is_dull(met.text, met.words)) or self._often.holds(met, looks[at])

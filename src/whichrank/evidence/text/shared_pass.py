@@ -43,7 +43,7 @@ def read(item: Item, listeners: Sequence[Listener], telling: frozenset[bytes] = 
     if telling and not telling.issubset(words.literals):
         return []
     told = 0
-    sign = words.literals.index(SIGN)
+    sign = words.numbers[SIGN]
     heard = [_heard(words, listener.words) for listener in listeners]
     telling_ones = _heard(words, telling)
     chunk: Chunk | None = None

@@ -78,7 +78,7 @@ def _in_chunk(chunk: Chunk, finder: Words) -> tuple[Indices, Indices, Hashes, In
     told = np.unique(chunk.index(found.places))
     told = told[told < len(chunk.ends)]
     ends = told.copy()
-    headers = chunk.index(found.places[found.which == finder.literals.index(_BEGINS)]).tolist()
+    headers = chunk.index(found.places[found.which == finder.numbers[_BEGINS]]).tolist()
     if headers:
         told, ends = _with_blocks(chunk, told, headers)
     return told + chunk.first, ends - told + 1, _looks(chunk, chunk.starts[told], chunk.ends[ends]), _ranks(chunk)[told]

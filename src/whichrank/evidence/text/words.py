@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -19,8 +19,8 @@ from whichrank.evidence.text.chunks import Bytes, Chunk, Indices
 from whichrank.evidence.text.native import library
 
 ALIGNED = 7
-_REACH = 24
-"""Bytes of a long literal that are looked at."""
+_REACH, _MUCH = 20, 1 << 16
+"""Bytes of a long literal that are looked at, and what an everyday use of some counts for."""
 _SLOTS = 1 << 16
 # Rough order of letters in English and in logs, commonest first.
 _COMMON = b" etaoinsrhldcumfpgwybv.:,-_/=()[]0123456789kxjqz"
@@ -74,9 +74,8 @@ class Found:
     def __iter__(self) -> Iterator[Place]:
         return zip(self.places.tolist(), self.words(), strict=True)
 
-    def words(self, begin: int = 0, end: int | None = None) -> list[bytes]:
-        """The words of these, or of all."""
-        return [self._literals[number] for number in self.which[begin:end].tolist()]
+    def words(self) -> list[bytes]:
+        return [self._literals[number] for number in self.which.tolist()]
 
     def where(self, flags: Flags) -> Found:
         """Those of which the flag is set."""
@@ -93,6 +92,10 @@ class Words:
     def find(self, chunk: Chunk) -> Found:
         found = np.sort(self._engine.find(chunk)) if self._engine else np.zeros(0, np.int64)
         return Found(self.literals, found >> _NUMBER_BITS, found & ((1 << _NUMBER_BITS) - 1))
+
+    @cached_property
+    def numbers(self) -> dict[bytes, int]:
+        return {literal: number for number, literal in enumerate(self.literals)}
 
     def among(self, wanted: Collection[bytes]) -> Flags:
         """For each literal whether it is one of these."""
@@ -131,12 +134,14 @@ class Native:
 def _shown(literal: bytes) -> bytes:
     """Where the bytes of a literal begin that stand for it, for each way in which it may lie: the least likely ones."""
     size, ways = (4, 4) if len(literal) >= ALIGNED else (3, 2) if len(literal) > 3 else (1, 1)
-    last = min(len(literal), _REACH) - size if ways > 1 else 0
-    return bytes(max(range(way, last + 1, ways), key=lambda at: _rare(literal[at : at + size])) for way in range(ways))
-
-
-def _rare(letters: bytes) -> tuple[int, int]:
-    return -_everyday()[letters], sum(map(_RARITY.__getitem__, letters))
+    if ways == 1:
+        return b"\0"
+    often, rarity = _everyday(), literal.translate(_RARITY)
+    likely = [
+        often.get(literal[at : at + size], 0) * _MUCH - sum(rarity[at : at + size])
+        for at in range(min(len(literal), _REACH) - size + 1)
+    ]
+    return bytes(min(range(way, len(likely), ways), key=likely.__getitem__) for way in range(ways))
 
 
 class Automaton:
