@@ -6,8 +6,9 @@ The words come from the pattern itself: of letters that follow each other the ru
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -21,6 +22,7 @@ _SHORTEST = 2
 _NO_ROOM = ("AT", "ASSERT", "ASSERT_NOT")
 """Parts between letters that are neighbours all the same."""
 _MOST_WORDS, _MOST_CLAUSES = 40, 3
+_MOST_CHOICES = 256
 _LONGEST = 4096
 """Of a longer text the lower case costs more than it saves."""
 
@@ -37,9 +39,12 @@ def alternatives(pattern: str) -> tuple[tuple[Clause, ...], ...]:
 def may_match(pattern: str, text: str) -> bool:
     """False only where a search for the pattern would find nothing."""
     wanted = alternatives(pattern) if len(text) <= _LONGEST else ()
-    if not wanted:
-        return True
-    has = text.lower().__contains__
+    return not wanted or _has_words(wanted, text.lower())
+
+
+def _has_words(wanted: Sequence[Sequence[Clause]], lower: str) -> bool:
+    """Whether all that one of the branches demands stands in the text."""
+    has = lower.__contains__
     for branch in wanted:
         for words in branch:
             if not any(map(has, words)):
@@ -47,6 +52,27 @@ def may_match(pattern: str, text: str) -> bool:
         else:
             return True
     return False
+
+
+class Phrases:
+    """A pattern of many phrases, in any case; those are searched whose words stand in the text, and find the same."""
+
+    def __init__(self, *phrases: str) -> None:
+        self._phrases = phrases
+        self._compiled: dict[tuple[str, ...], re.Pattern[str]] = {}
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        phrases, lower = self._phrases, text.lower()
+        if len(text) <= _LONGEST:
+            phrases = tuple(p for p in phrases if not (wanted := alternatives(p)) or _has_words(wanted, lower))
+        if not phrases:
+            return iter(())
+        shape = self._compiled.get(phrases)
+        if shape is None:
+            shape = re.compile("|".join(phrases), re.IGNORECASE)
+            if len(self._compiled) < _MOST_CHOICES:
+                self._compiled[phrases] = shape
+        return shape.finditer(text)
 
 
 def _branches(pattern: str) -> list[Any]:

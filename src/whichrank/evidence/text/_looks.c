@@ -22,6 +22,7 @@
 #define PRIME 0x9E3779B97F4A7C15u
 
 typedef const uint8_t *At;
+typedef uint8_t Sixteen __attribute__((vector_size(16)));
 
 static uint8_t steady[256], space[256];
 static uint8_t pairs[1 << 16]; /* two letters with which the name of a telling number begins */
@@ -292,13 +293,15 @@ static PyObject *places(PyObject *self, PyObject *args)
     return answer;
 }
 
-/* Hundreds of literals at once. A literal of seven bytes covers four aligned ones wherever it begins, and one of four
- * bytes covers three that begin at an even place: for each of the ways in which it may lie, some bytes that it would show
- * stand for it. Those bytes are looked up, and every place is found once. Shorter literals are found by their first byte.
+/* Hundreds of literals at once. A literal of seven bytes covers four aligned ones wherever it begins: for each of the ways
+ * in which it may lie, four bytes that it would show stand for it, and only every fourth byte is looked at. For a literal
+ * of four to six bytes four of them stand too; they are looked up where two neighbours among them are, in any case, of
+ * which many places are asked at once. Shorter literals are found by their first byte.
  */
 #define NAME "whichrank.evidence.text.literals"
 #define HEAD_BITS 13
-#define TAKEN_BITS 17
+#define TAKEN_BITS 18
+#define MOST_PAIRS 8 /* with more, every place is looked up */
 #define MULTIPLIER 0x9E3779B1u
 
 typedef struct {
@@ -309,13 +312,15 @@ typedef struct {
 typedef struct {
     int32_t count, heads[1 << HEAD_BITS];
     Use *uses;
-    uint8_t taken[1 << (TAKEN_BITS - 3)]; /* a bit for each slot of a code */
+    uint64_t taken[1 << (TAKEN_BITS - 6)]; /* a bit for each slot of a code */
 } Uses;
 
 typedef struct {
     uint8_t *text;
     Py_ssize_t *begins; /* of each literal in the text, and the end of the last */
-    Uses fours, threes, ones;
+    Uses fours, shorts, ones;
+    int pairs;
+    uint8_t pair[MOST_PAIRS][2];
 } Literals;
 
 typedef struct {
@@ -330,12 +335,10 @@ static uint32_t four_at(At at)
     return four;
 }
 
-static uint32_t three_at(At at) { return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16; }
-
-static uint32_t taken(const Uses *uses, uint32_t code)
+static uint64_t taken(const Uses *uses, uint32_t code)
 {
     uint32_t slot = code * MULTIPLIER >> (32 - TAKEN_BITS);
-    return uses->taken[slot >> 3] >> (slot & 7) & 1;
+    return uses->taken[slot >> 6] >> (slot & 63) & 1;
 }
 
 static void forget(Literals *literals)
@@ -344,7 +347,7 @@ static void forget(Literals *literals)
         PyMem_Free(literals->text);
         PyMem_Free(literals->begins);
         PyMem_Free(literals->fours.uses);
-        PyMem_Free(literals->threes.uses);
+        PyMem_Free(literals->shorts.uses);
         PyMem_Free(literals->ones.uses);
         PyMem_Free(literals);
     }
@@ -356,35 +359,53 @@ static void add_use(Uses *uses, uint32_t code, int32_t number, int32_t shift)
 {
     uint32_t slot = code * MULTIPLIER >> (32 - TAKEN_BITS);
     int32_t *head = &uses->heads[code * MULTIPLIER >> (32 - HEAD_BITS)];
-    uses->taken[slot >> 3] |= (uint8_t)(1 << (slot & 7));
+    uses->taken[slot >> 6] |= (uint64_t)1 << (slot & 63);
     uses->uses[uses->count] = (Use){code, shift, number, *head};
     *head = uses->count++;
 }
 
-/* A literal and the bytes that stand for it: where they begin in it, for each way in which it may lie. */
-static int add_literal(Literals *literals, int32_t number, PyObject *word, PyObject *shifts)
+static void add_pair(Literals *literals, uint8_t first, uint8_t second)
+{
+    for (int known = 0; known < literals->pairs && known < MOST_PAIRS; known++)
+        if (literals->pair[known][0] == first && literals->pair[known][1] == second)
+            return;
+    if (literals->pairs < MOST_PAIRS) {
+        literals->pair[literals->pairs][0] = first;
+        literals->pair[literals->pairs][1] = second;
+    }
+    literals->pairs++;
+}
+
+/* A literal, and where the four bytes begin that stand for it: of a long one for each way in which it may lie, of a short
+ * one also where the two of them begin that are neighbours. */
+static int add_literal(Literals *literals, int32_t number, PyObject *word, PyObject *shown)
 {
     char *text, *chosen;
-    Py_ssize_t length, ways;
-    if (PyBytes_AsStringAndSize(word, &text, &length) < 0 || PyBytes_AsStringAndSize(shifts, &chosen, &ways) < 0)
+    Py_ssize_t length, count;
+    if (PyBytes_AsStringAndSize(word, &text, &length) < 0 || PyBytes_AsStringAndSize(shown, &chosen, &count) < 0)
         return -1;
-    At at = literals->text + literals->begins[number];
-    int expected = length >= 7 ? 4 : length >= 4 ? 2 : 1, width = length >= 7 ? 4 : length >= 4 ? 3 : 1;
-    memcpy(literals->text + literals->begins[number], text, (size_t)length);
+    uint8_t *at = literals->text + literals->begins[number];
+    int ways = length >= 7 ? 4 : length >= 4 ? 1 : 0, right = length > 0 && count == (ways == 1 ? 2 : ways);
+    memcpy(at, text, (size_t)length);
     literals->begins[number + 1] = literals->begins[number] + length;
-    for (int way = 0; way < expected; way++) {
-        int32_t shift = way < ways ? (uint8_t)chosen[way] : -1;
-        if (ways != expected || shift % expected != way || shift + width > length || (width == 1 && shift)) {
-            PyErr_SetString(PyExc_ValueError, "an empty literal, or bytes that are not its own");
-            return -1;
-        }
-        if (width == 4)
-            add_use(&literals->fours, four_at(at + shift), number, shift);
-        else if (width == 3)
-            add_use(&literals->threes, three_at(at + shift), number, shift);
-        else
-            add_use(&literals->ones, *at, number, 0);
+    for (int way = 0; right && way < ways; way++) {
+        int32_t shift = (uint8_t)chosen[way];
+        right = shift + 4 <= length && (ways == 1 || shift % 4 == way);
+        if (right)
+            add_use(ways == 1 ? &literals->shorts : &literals->fours, four_at(at + shift), number, shift);
     }
+    if (right && ways == 1) {
+        int pair = (uint8_t)chosen[1];
+        right = pair >= chosen[0] && pair <= chosen[0] + 2;
+        if (right)
+            add_pair(literals, at[pair] | 0x20, at[pair + 1] | 0x20);
+    }
+    if (!right) {
+        PyErr_SetString(PyExc_ValueError, "an empty literal, or bytes that are not its own");
+        return -1;
+    }
+    if (ways == 0)
+        add_use(&literals->ones, *at, number, 0);
     return 0;
 }
 
@@ -408,17 +429,17 @@ static PyObject *literals_of(PyObject *self, PyObject *args)
         literals->text = PyMem_Malloc((size_t)size + 1);
         literals->begins = PyMem_Calloc((size_t)count + 1, sizeof(Py_ssize_t));
         literals->fours.uses = PyMem_Malloc(sizeof(Use) * 4 * ((size_t)count + 1));
-        literals->threes.uses = PyMem_Malloc(sizeof(Use) * 2 * ((size_t)count + 1));
+        literals->shorts.uses = PyMem_Malloc(sizeof(Use) * ((size_t)count + 1));
         literals->ones.uses = PyMem_Malloc(sizeof(Use) * ((size_t)count + 1));
     }
-    if (!literals || !literals->text || !literals->begins || !literals->fours.uses || !literals->threes.uses ||
+    if (!literals || !literals->text || !literals->begins || !literals->fours.uses || !literals->shorts.uses ||
         !literals->ones.uses) {
         PyErr_NoMemory();
         forget(literals);
         return NULL;
     }
     memset(literals->fours.heads, 0xff, sizeof literals->fours.heads);
-    memset(literals->threes.heads, 0xff, sizeof literals->threes.heads);
+    memset(literals->shorts.heads, 0xff, sizeof literals->shorts.heads);
     memset(literals->ones.heads, 0xff, sizeof literals->ones.heads);
     Py_ssize_t number = 0;
     while (number < count &&
@@ -459,38 +480,75 @@ static int at_place(const Literals *literals, const Uses *uses, At text, Py_ssiz
     return 0;
 }
 
-static int look_up(const Literals *literals, At text, Py_ssize_t size, Py_ssize_t at, Py_ssize_t end, Found *found)
+static int look_up(const Literals *literals, const Uses *uses, At text, Py_ssize_t size, Py_ssize_t at, Found *found)
 {
-    for (; at < end; at += 2) {
-        uint32_t code = at + 3 <= size ? three_at(text + at) : 0;
-        if (taken(&literals->threes, code) && at_place(literals, &literals->threes, text, size, at, code, found) < 0)
+    uint32_t code = four_at(text + at);
+    return taken(uses, code) ? at_place(literals, uses, text, size, at, code, found) : 0;
+}
+
+static int find_long(const Literals *literals, At text, Py_ssize_t size, Found *found)
+{
+    const Uses *fours = &literals->fours;
+    Py_ssize_t at = 0;
+    for (; at + 16 <= size; at += 16) { /* seldom one of them is taken */
+        At here = text + at;
+        if (taken(fours, four_at(here)) | taken(fours, four_at(here + 4)) | taken(fours, four_at(here + 8)) |
+            taken(fours, four_at(here + 12)))
+            for (Py_ssize_t word = at; word < at + 16; word += 4)
+                if (look_up(literals, fours, text, size, word, found) < 0)
+                    return -1;
+    }
+    for (; at + 4 <= size; at += 4)
+        if (look_up(literals, fours, text, size, at, found) < 0)
             return -1;
-        if (at % 4 != 0 || at + 4 > size)
+    return 0;
+}
+
+static Sixteen sixteen_at(At at)
+{
+    Sixteen bytes;
+    memcpy(&bytes, at, 16);
+    return bytes;
+}
+
+/* Whether two neighbours begin at one of these 16 places that a short literal has. */
+static int has_pair(const Sixteen (*pairs)[2], int count, At at)
+{
+    Sixteen first = sixteen_at(at) | 0x20, second = sixteen_at(at + 1) | 0x20, any = first ^ first;
+    for (int pair = 0; pair < count; pair++)
+        any |= (Sixteen)((first == pairs[pair][0]) & (second == pairs[pair][1]));
+    uint64_t halves[2];
+    memcpy(halves, &any, 16);
+    return (halves[0] | halves[1]) != 0;
+}
+
+static int find_short(const Literals *literals, At text, Py_ssize_t size, Found *found)
+{
+    const Uses *shorts = &literals->shorts;
+    const int count = literals->pairs, few = count <= MOST_PAIRS;
+    Sixteen pairs[MOST_PAIRS][2];
+    for (int pair = 0; few && pair < count; pair++) {
+        memset(&pairs[pair][0], literals->pair[pair][0], 16);
+        memset(&pairs[pair][1], literals->pair[pair][1], 16);
+    }
+    Py_ssize_t done = 0; /* the places before it were looked up, or need not be */
+    for (Py_ssize_t at = 0; shorts->count && at < size; at += 16) {
+        if (few && at + 17 <= size && !has_pair((const Sixteen(*)[2])pairs, count, text + at))
             continue;
-        code = four_at(text + at);
-        if (taken(&literals->fours, code) && at_place(literals, &literals->fours, text, size, at, code, found) < 0)
-            return -1;
+        /* The pair lies among the four bytes, at most two behind the first. */
+        for (Py_ssize_t place = done > at - 2 ? done : at - 2; place < at + 16 && place + 4 <= size; place++)
+            if (look_up(literals, shorts, text, size, place, found) < 0)
+                return -1;
+        done = at + 16;
     }
     return 0;
 }
 
-/* Eight bytes at a time, since seldom one of their words is taken. */
-static int scan(const Literals *literals, At text, Py_ssize_t size, Found *found)
+static int find_all(const Literals *literals, At text, Py_ssize_t size, Found *found)
 {
-    const Uses *fours = &literals->fours, *threes = &literals->threes;
-    Py_ssize_t at = 0;
-    for (; at + 9 <= size; at += 8) {
-        At here = text + at;
-        uint32_t low = four_at(here), high = four_at(here + 4);
-        uint32_t any = taken(fours, low) | taken(fours, high) | taken(threes, three_at(here)) |
-                       taken(threes, three_at(here + 2)) | taken(threes, three_at(here + 4)) |
-                       taken(threes, three_at(here + 6));
-        if (any && look_up(literals, text, size, at, at + 8, found) < 0)
-            return -1;
-    }
-    if (look_up(literals, text, size, at, size, found) < 0)
+    if (find_long(literals, text, size, found) < 0 || find_short(literals, text, size, found) < 0)
         return -1;
-    for (at = 0; literals->ones.count && at < size; at++)
+    for (Py_ssize_t at = 0; literals->ones.count && at < size; at++)
         if (taken(&literals->ones, text[at]) &&
             at_place(literals, &literals->ones, text, size, at, text[at], found) < 0)
             return -1;
@@ -514,7 +572,7 @@ static PyObject *find(PyObject *self, PyObject *args)
     }
     At text = (At)PyByteArray_AsString(buffer);
     Found found = {NULL, 0, 0};
-    if (scan(literals, text, size, &found) < 0)
+    if (find_all(literals, text, size, &found) < 0)
         PyErr_NoMemory();
     else
         answer = PyBytes_FromStringAndSize((char *)found.places, found.count * 8);

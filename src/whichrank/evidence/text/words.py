@@ -132,16 +132,20 @@ class Native:
 
 
 def _shown(literal: bytes) -> bytes:
-    """Where the bytes of a literal begin that stand for it, for each way in which it may lie: the least likely ones."""
-    size, ways = (4, 4) if len(literal) >= ALIGNED else (3, 2) if len(literal) > 3 else (1, 1)
-    if ways == 1:
-        return b"\0"
-    often, rarity = _everyday(), literal.translate(_RARITY)
+    """Where the least likely bytes of a literal begin, which stand for it: four for each way in which a long one may lie;
+    of a short one four, and two neighbours among them."""
+    rarity = literal.translate(_RARITY)
+    if len(literal) <= 3:
+        return b""
+    if len(literal) < ALIGNED:
+        pair = max(range(len(literal) - 1), key=lambda at: (literal[at : at + 2].isalpha(), sum(rarity[at : at + 2])))
+        return bytes((min(pair, len(literal) - 4), pair))
+    often = _everyday()
     likely = [
-        often.get(literal[at : at + size], 0) * _MUCH - sum(rarity[at : at + size])
-        for at in range(min(len(literal), _REACH) - size + 1)
+        often.get(literal[at : at + 4], 0) * _MUCH - sum(rarity[at : at + 4])
+        for at in range(min(len(literal), _REACH) - 3)
     ]
-    return bytes(min(range(way, len(likely), ways), key=likely.__getitem__) for way in range(ways))
+    return bytes(min(range(way, len(likely), 4), key=likely.__getitem__) for way in range(4))
 
 
 class Automaton:
@@ -318,7 +322,7 @@ def _window(literal: bytes) -> int:
 
 @cache
 def _everyday() -> Counter[bytes]:
-    return Counter(_EVERYDAY[at : at + size] for size in (3, 4) for at in range(len(_EVERYDAY) - size + 1))
+    return Counter(_EVERYDAY[at : at + 4] for at in range(len(_EVERYDAY) - 3))
 
 
 def _rarity(window: bytes) -> tuple[int, int]:
