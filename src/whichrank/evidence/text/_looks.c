@@ -25,7 +25,7 @@ typedef const uint8_t *At;
 typedef uint8_t Sixteen __attribute__((vector_size(16)));
 
 static uint8_t steady[256], space[256];
-static uint8_t pairs[1 << 16]; /* two letters with which the name of a telling number begins */
+static uint16_t firsts[256], seconds[256]; /* letters with which the name of a telling number begins: a bit for each name */
 
 static int digit(uint8_t c) { return c >= '0' && c <= '9'; }
 
@@ -204,7 +204,7 @@ static uint64_t look(At at, At told, At end)
     At head = end - at > HEAD ? at + HEAD : end;
     hash = process(hash, at, head);
     for (int found = 0; at + 1 < head && found < MOST_TELLING;) {
-        At behind = pairs[at[0] << 8 | at[1]] ? telling(at, head) : NULL;
+        At behind = firsts[at[0]] & seconds[at[1]] ? telling(at, head) : NULL;
         if (behind != NULL) {
             hash = bytes_of(hash, at, behind);
             at = behind;
@@ -257,40 +257,6 @@ static PyObject *one_look(PyObject *self, PyObject *args)
         return NULL;
     }
     return PyLong_FromLongLong((int64_t)look((At)text, (At)text + told, (At)text + size));
-}
-
-/* The places as numbers of 8 bytes. They are counted first: where they are many, memory is asked for once. */
-static PyObject *places(PyObject *self, PyObject *args)
-{
-    (void)self;
-    PyObject *buffer, *literal, *answer = NULL;
-    Py_ssize_t size, rare, length;
-    char *word;
-    if (!PyArg_ParseTuple(args, "YnSn", &buffer, &size, &literal, &rare) ||
-        PyBytes_AsStringAndSize(literal, &word, &length) < 0)
-        return NULL;
-    if (size < 0 || size > PyByteArray_Size(buffer) || rare < 0 || rare >= length) {
-        PyErr_SetString(PyExc_ValueError, "a place outside of the text");
-        return NULL;
-    }
-    At text = (At)PyByteArray_AsString(buffer), end = size < length ? text : text + size - (length - 1 - rare);
-    char *out = NULL;
-    for (int pass = 0; pass < 2; pass++) {
-        int64_t count = 0;
-        for (At at = text + rare; at < end && (at = memchr(at, (uint8_t)word[rare], (size_t)(end - at))) != NULL; at++) {
-            if (memcmp(at - rare, word, (size_t)length) != 0)
-                continue;
-            if (out != NULL) {
-                int64_t place = at - rare - text;
-                memcpy(out + count * 8, &place, 8);
-            }
-            count++;
-        }
-        if (pass == 0 && (answer = PyBytes_FromStringAndSize(NULL, count * 8)) == NULL)
-            return NULL;
-        out = PyBytes_AsString(answer);
-    }
-    return answer;
 }
 
 /* Hundreds of literals at once. A literal of seven bytes covers four aligned ones wherever it begins: for each of the ways
@@ -450,18 +416,27 @@ static PyObject *literals_of(PyObject *self, PyObject *args)
     return capsule;
 }
 
-static int keep(Found *found, Py_ssize_t place, int32_t literal)
+static int keep(Found *found, int64_t value)
 {
     if (found->count == found->room) {
         Py_ssize_t room = found->room ? 2 * found->room : 1024;
         int64_t *places = PyMem_Realloc(found->places, sizeof(int64_t) * (size_t)room);
-        if (places == NULL)
+        if (places == NULL) {
+            PyErr_NoMemory();
             return -1;
+        }
         found->places = places;
         found->room = room;
     }
-    found->places[found->count++] = (int64_t)place << 16 | literal;
+    found->places[found->count++] = value;
     return 0;
+}
+
+static PyObject *answer_of(Found *found)
+{
+    PyObject *answer = PyErr_Occurred() ? NULL : PyBytes_FromStringAndSize((char *)found->places, found->count * 8);
+    PyMem_Free(found->places);
+    return answer;
 }
 
 /* Which literals lie so that they show these bytes here. */
@@ -473,7 +448,8 @@ static int at_place(const Literals *literals, const Uses *uses, At text, Py_ssiz
         Py_ssize_t begin = at - use->shift, from = literals->begins[use->literal];
         Py_ssize_t length = literals->begins[use->literal + 1] - from;
         if (use->code == code && begin >= 0 && begin + length <= size &&
-            memcmp(text + begin, literals->text + from, (size_t)length) == 0 && keep(found, begin, use->literal) < 0)
+            memcmp(text + begin, literals->text + from, (size_t)length) == 0 &&
+            keep(found, (int64_t)begin << 16 | use->literal) < 0)
             return -1;
         number = use->next;
     }
@@ -559,7 +535,7 @@ static int find_all(const Literals *literals, At text, Py_ssize_t size, Found *f
 static PyObject *find(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *buffer, *capsule, *answer = NULL;
+    PyObject *buffer, *capsule;
     Py_ssize_t size;
     if (!PyArg_ParseTuple(args, "OYn", &capsule, &buffer, &size))
         return NULL;
@@ -572,12 +548,66 @@ static PyObject *find(PyObject *self, PyObject *args)
     }
     At text = (At)PyByteArray_AsString(buffer);
     Found found = {NULL, 0, 0};
-    if (find_all(literals, text, size, &found) < 0)
-        PyErr_NoMemory();
-    else
-        answer = PyBytes_FromStringAndSize((char *)found.places, found.count * 8);
+    (void)find_all(literals, text, size, &found);
+    return answer_of(&found);
+}
+
+/* A byte for each span of a text: 1 where one of the literals stands in it. */
+static PyObject *within(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *buffer, *capsule, *begins, *ends;
+    char *from, *to;
+    Py_ssize_t size, other;
+    if (!PyArg_ParseTuple(args, "OYSS", &capsule, &buffer, &begins, &ends) ||
+        PyBytes_AsStringAndSize(begins, &from, &size) < 0 || PyBytes_AsStringAndSize(ends, &to, &other) < 0)
+        return NULL;
+    const Literals *literals = PyCapsule_GetPointer(capsule, NAME);
+    if (literals == NULL)
+        return NULL;
+    Py_ssize_t count = size / 8, whole = PyByteArray_Size(buffer);
+    At text = (At)PyByteArray_AsString(buffer);
+    PyObject *answer = PyBytes_FromStringAndSize(NULL, count);
+    char *out = answer != NULL ? PyBytes_AsString(answer) : NULL;
+    Found found = {NULL, 0, 0};
+    for (Py_ssize_t span = 0; out != NULL && span < count; span++) {
+        int64_t begin, end;
+        memcpy(&begin, from + span * 8, 8);
+        memcpy(&end, to + span * 8, 8);
+        if (other != size || begin < 0 || end < begin || end > whole)
+            PyErr_SetString(PyExc_ValueError, "a span outside of the text");
+        found.count = 0;
+        if (PyErr_Occurred() || find_all(literals, text + begin, (Py_ssize_t)(end - begin), &found) < 0) {
+            Py_DECREF(answer);
+            answer = NULL;
+            break;
+        }
+        out[span] = found.count > 0;
+    }
     PyMem_Free(found.places);
     return answer;
+}
+
+/* The places as numbers of 8 bytes. */
+static PyObject *places(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *buffer, *literal;
+    Py_ssize_t size, rare, length;
+    char *word;
+    if (!PyArg_ParseTuple(args, "YnSn", &buffer, &size, &literal, &rare) ||
+        PyBytes_AsStringAndSize(literal, &word, &length) < 0)
+        return NULL;
+    if (size < 0 || size > PyByteArray_Size(buffer) || rare < 0 || rare >= length) {
+        PyErr_SetString(PyExc_ValueError, "a place outside of the text");
+        return NULL;
+    }
+    At text = (At)PyByteArray_AsString(buffer), end = size < length ? text : text + size - (length - 1 - rare);
+    Found found = {NULL, 0, 0};
+    for (At at = text + rare; at < end && (at = memchr(at, (uint8_t)word[rare], (size_t)(end - at))) != NULL; at++)
+        if (memcmp(at - rare, word, (size_t)length) == 0 && keep(&found, at - rare - text) < 0)
+            break;
+    return answer_of(&found);
 }
 
 static PyMethodDef METHODS[] = {
@@ -586,6 +616,7 @@ static PyMethodDef METHODS[] = {
     {"places", places, METH_VARARGS, "Where a literal begins in the first bytes of a text, found by a letter of it."},
     {"literals", literals_of, METH_VARARGS, "What finds many literals."},
     {"find", find, METH_VARARGS, "Where which of the literals begins in the first bytes of a text."},
+    {"within", within, METH_VARARGS, "In which spans of a text one of the literals stands."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -596,8 +627,11 @@ PyMODINIT_FUNC PyInit__looks(void)
     memset(steady, 1, sizeof steady);
     for (const char *c = "0123456789abcdef"; *c; c++)
         steady[(uint8_t)*c] = 0;
-    for (const char *c = "rarrRapiGPmlXistsierco"; *c; c += 2)
-        pairs[(uint8_t)c[0] << 8 | (uint8_t)c[1]] = 1;
+    const char *names = "rarrRapiGPmlXistsierco";
+    for (int name = 0; names[2 * name]; name++) {
+        firsts[(uint8_t)names[2 * name]] |= (uint16_t)(1 << name);
+        seconds[(uint8_t)names[2 * name + 1]] |= (uint16_t)(1 << name);
+    }
     for (const char *c = " \t\n\r\f\v"; *c; c++)
         space[(uint8_t)*c] = 1;
     PyObject *module = PyModule_Create(&MODULE);

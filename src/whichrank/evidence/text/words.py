@@ -130,10 +130,15 @@ class Native:
     def find(self, chunk: Chunk) -> Indices:
         return np.frombuffer(self._native.find(self._literals, chunk.buffer, chunk.size), np.int64)
 
+    def within(self, chunk: Chunk, begins: Indices, ends: Indices) -> Flags:
+        """For each of these spans whether one of the literals stands in it."""
+        found = self._native.within(self._literals, chunk.buffer, begins.tobytes(), ends.tobytes())
+        return np.frombuffer(found, np.bool_)
+
 
 def _shown(literal: bytes) -> bytes:
-    """Where the least likely bytes of a literal begin, which stand for it: four for each way in which a long one may lie;
-    of a short one four, and two neighbours among them."""
+    """Where the least likely bytes of a literal begin, which stand for it: four for each way in which a long one may
+    lie; of a short one four, and two neighbours among them."""
     rarity = literal.translate(_RARITY)
     if len(literal) <= 3:
         return b""
