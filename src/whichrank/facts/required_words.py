@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
@@ -23,6 +23,7 @@ _NO_ROOM = ("AT", "ASSERT", "ASSERT_NOT")
 """Parts between letters that are neighbours all the same."""
 _MOST_WORDS, _MOST_CLAUSES = 40, 3
 _MOST_CHOICES = 256
+_NOTHING = re.compile(r"(?!)")
 _LONGEST = 4096
 """Of a longer text the lower case costs more than it saves."""
 
@@ -59,20 +60,27 @@ class Phrases:
 
     def __init__(self, *phrases: str) -> None:
         self._phrases = phrases
-        self._compiled: dict[tuple[str, ...], re.Pattern[str]] = {}
+        self._some: dict[tuple[str, ...], re.Pattern[str]] = {}
+
+    @cached_property
+    def whole(self) -> re.Pattern[str]:
+        return _any_of(self._phrases)
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        phrases, lower = self._phrases, text.lower()
-        if len(text) <= _LONGEST:
-            phrases = tuple(p for p in phrases if not (wanted := alternatives(p)) or _has_words(wanted, lower))
-        if not phrases:
-            return iter(())
-        shape = self._compiled.get(phrases)
+        if len(text) > _LONGEST:
+            return self.whole.finditer(text)
+        lower = text.lower()
+        phrases = tuple(p for p in self._phrases if not (wanted := alternatives(p)) or _has_words(wanted, lower))
+        shape = self._some.get(phrases)
         if shape is None:
-            shape = re.compile("|".join(phrases), re.IGNORECASE)
-            if len(self._compiled) < _MOST_CHOICES:
-                self._compiled[phrases] = shape
+            shape = _any_of(phrases) if phrases else _NOTHING
+            if len(self._some) < _MOST_CHOICES:
+                self._some[phrases] = shape
         return shape.finditer(text)
+
+
+def _any_of(phrases: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(phrases), re.IGNORECASE)
 
 
 def _branches(pattern: str) -> list[Any]:

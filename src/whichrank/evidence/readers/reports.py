@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -175,6 +176,8 @@ _VAGUE = _any(r"\b(?:fails?|failed|failing|failure)\b")
 _TAG = re.compile(r"^\s{0,8}(?:\[[A-Za-z][\w /.-]{0,24}\]:? ?){1,3}(?=[A-Za-z])")
 """What titles of tickets begin with: `[Bug]: `, `[FSDP] `."""
 _PERSON = re.compile(r"(?<!: )\b(?:I|I'm|we|We|my|My|our|Our|us)\b")
+_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_MOST_SHAPES = 1 << 12
 _SOME = 30
 """A person who pastes a log writes at least one line in thirty."""
 _TITLE_LINES = 4
@@ -199,8 +202,8 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning speaks of a change or a failure in sentences."""
     if not is_text(head) or name.lower().endswith(_NOT_PROSE):
         return False
-    text = head.decode("utf-8", "replace")
-    return any(_is_prose(line) for line in text.split("\n")[:200])
+    text = head.translate(_AS_ZEROS).decode("utf-8", "replace")
+    return any(map(_shape_is_prose, text.split("\n")[:200]))
 
 
 def read(item: Item) -> Reading:
@@ -245,6 +248,10 @@ def _is_prose(line: str) -> bool:
     # Programs print lists of values; sentences have small words between the others.
     spoken = not _SMALL.isdisjoint(words) and sum(map(str.isalpha, words)) >= 4
     return (spoken or _WITHOUT_SPACES.search(line) is not None) and not _is_printed(line)
+
+
+_shape_is_prose = lru_cache(_MOST_SHAPES)(_is_prose)
+"""Which digit is which does not matter, and files repeat the shapes of their lines."""
 
 
 def _is_printed(line: str) -> bool:
