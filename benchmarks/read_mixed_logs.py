@@ -4,8 +4,9 @@
 
 Writes one log per rank: calls and chatter of NCCL, torch's own lines, prints of the training, progress bars,
 warnings, exceptions that were survived, all behind the prefixes of launchers; and one rank that fails. Measures the
-CPU time of the whole command with and without the accelerator (`pip install whichrank[fast]`), the peak memory with
-files of this size and of four times this size, and `grep -F` with the same words as a peer.
+CPU time of the whole command with the libraries in C, with hyperscan instead (`pip install whichrank[fast]`) and with
+neither, the peak memory with files of this size and of four times this size, and `grep -F` with the same words as a
+peer.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from whichrank.evidence.readers import torch_output
+from whichrank.evidence.text.native import library
 from whichrank.facts.messages import KNOWN
 
 ROOT = Path(__file__).parent.parent
@@ -217,10 +219,11 @@ def spent(command: list[str]) -> Cost:
     return Cost(seconds, after.ru_maxrss / 1024, printed)
 
 
-def diagnosed(folder: Path, *, plain: bool) -> Cost:
+def diagnosed(folder: Path, *, native: bool = True, hyperscan: bool = True) -> Cost:
     """The whole command on a folder; in a fresh process, so that the peak of memory is its own."""
-    code = f"import sys; sys.argv[1:] = ['diagnose', {str(folder)!r}, '--format', 'json', '--quiet']; "
-    code += "sys.modules['hyperscan'] = None; " if plain else ""
+    code = f"import os, sys; sys.argv[1:] = ['diagnose', {str(folder)!r}, '--format', 'json', '--quiet']; "
+    code += "" if native else "os.environ['WHICHRANK_NATIVE'] = '0'; "
+    code += "" if hyperscan else "sys.modules['hyperscan'] = None; "
     code += "from whichrank.cli.main import main; main()"
     # The largest child ever is what the system tells: a process of its own measures one command only.
     measure = f"import benchmarks.read_mixed_logs as b, json; c = b.spent([{sys.executable!r}, '-c', {code!r}]); "
@@ -244,11 +247,11 @@ def measure(folder: Path, ranks: int, megabytes: int) -> None:
     words.write_bytes(b"\n".join(sorted(torch_output.Listener.words | set(KNOWN.anchors))))
     peer = spent(["grep", "-c", "-F", "-f", str(words), *map(str, sorted(folder.iterdir()))])
     out(f"grep -F with {len(words.read_bytes().splitlines())} words: {peer.seconds:.2f} s CPU\n")
-    for name, plain in (("accelerated", False), ("plain", True)):
-        if not plain and not accelerator():
-            out("accelerated: pip install whichrank[fast]\n")
+    for name, native, hyperscan in (("in C", True, False), ("hyperscan", False, True), ("plain", False, False)):
+        if (native and library() is None) or (hyperscan and not accelerator()):
+            out(f"{name}: not here\n")
             continue
-        cost = diagnosed(folder, plain=plain)
+        cost = diagnosed(folder, native=native, hyperscan=hyperscan)
         out(f"{name}: {cost.seconds:.2f} s CPU ({cost.seconds / size * 1e9:.2f} s per GB, ")
         out(f"{cost.seconds / peer.seconds:.1f} times grep), peak {cost.peak_mb:.0f} MB; {told(cost)}\n")
 
@@ -262,7 +265,7 @@ def memory(folder: Path, megabytes: int) -> None:
     for times in (1, 4):
         place = folder / str(times)
         write_logs(place, 8, megabytes * times * MEGABYTE)
-        cost = diagnosed(place, plain=not accelerator())
+        cost = diagnosed(place)
         sys.stdout.write(f"8 files of {megabytes * times} MB: peak {cost.peak_mb:.0f} MB\n")
 
 

@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from whichrank.facts.required_words import Phrases
+
 if sys.version_info >= (3, 11):
     from re import _constants as constants
     from re import _parser as parser
@@ -183,6 +185,8 @@ def _uses_below(folder: Path) -> dict[str, set[str]]:
 def _inside(value: Any, depth: int = 3) -> Iterator[re.Pattern[Any]]:
     if isinstance(value, re.Pattern):
         yield value
+    elif isinstance(value, Phrases):
+        yield value.whole
     elif depth and isinstance(value, (list, tuple, set, frozenset)):
         for item in value:
             yield from _inside(item, depth - 1)

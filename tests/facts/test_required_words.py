@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from whichrank.evidence.readers import pulse, reports
 from whichrank.evidence.readers.torch_output import completion
 from whichrank.facts.messages import signatures
-from whichrank.facts.required_words import alternatives, may_match
+from whichrank.facts.required_words import Phrases, alternatives, may_match
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,17 @@ def test_no_known_message_is_passed_over():
 def test_a_text_without_the_words_is_not_searched():
     assert not may_match(r"(?i)\b(?:hang|stuck) in (?:all_?reduce)", "the loss is stuck at 3.1")
     assert may_match(r"(?i)\b(?:hang|stuck) in (?:all_?reduce)", "STUCK IN ALLREDUCE")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_some_phrases_find_what_all_would(seed):
+    said = ("the job hangs", "hung", "never returns", "crash", "killed", "Error", "slow", "卡住", "no", "stuck")
+    text = " ".join(random.Random(seed).choices(said, k=40))
+    for phrases in reports._SEEN.values():
+        for asked in (text, text.upper(), text[:200], text * 40, ""):
+            spans = [match.span() for match in phrases.finditer(asked)]
+            assert spans == [match.span() for match in phrases.whole.finditer(asked)]
+    assert not list(Phrases("hangs", "stuck").finditer("all is well"))
 
 
 def covered(pattern, listed):

@@ -6,9 +6,10 @@ The words come from the pattern itself: of letters that follow each other the ru
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
@@ -21,6 +22,8 @@ _SHORTEST = 2
 _NO_ROOM = ("AT", "ASSERT", "ASSERT_NOT")
 """Parts between letters that are neighbours all the same."""
 _MOST_WORDS, _MOST_CLAUSES = 40, 3
+_MOST_CHOICES = 256
+_NOTHING = re.compile(r"(?!)")
 _LONGEST = 4096
 """Of a longer text the lower case costs more than it saves."""
 
@@ -37,9 +40,12 @@ def alternatives(pattern: str) -> tuple[tuple[Clause, ...], ...]:
 def may_match(pattern: str, text: str) -> bool:
     """False only where a search for the pattern would find nothing."""
     wanted = alternatives(pattern) if len(text) <= _LONGEST else ()
-    if not wanted:
-        return True
-    has = text.lower().__contains__
+    return not wanted or _has_words(wanted, text.lower())
+
+
+def _has_words(wanted: Sequence[Sequence[Clause]], lower: str) -> bool:
+    """Whether all that one of the branches demands stands in the text."""
+    has = lower.__contains__
     for branch in wanted:
         for words in branch:
             if not any(map(has, words)):
@@ -47,6 +53,34 @@ def may_match(pattern: str, text: str) -> bool:
         else:
             return True
     return False
+
+
+class Phrases:
+    """A pattern of many phrases, in any case; those are searched whose words stand in the text, and find the same."""
+
+    def __init__(self, *phrases: str) -> None:
+        self._phrases = phrases
+        self._some: dict[tuple[str, ...], re.Pattern[str]] = {}
+
+    @cached_property
+    def whole(self) -> re.Pattern[str]:
+        return _any_of(self._phrases)
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        if len(text) > _LONGEST:
+            return self.whole.finditer(text)
+        lower = text.lower()
+        phrases = tuple(p for p in self._phrases if not (wanted := alternatives(p)) or _has_words(wanted, lower))
+        shape = self._some.get(phrases)
+        if shape is None:
+            shape = _any_of(phrases) if phrases else _NOTHING
+            if len(self._some) < _MOST_CHOICES:
+                self._some[phrases] = shape
+        return shape.finditer(text)
+
+
+def _any_of(phrases: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(phrases), re.IGNORECASE)
 
 
 def _branches(pattern: str) -> list[Any]:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,10 @@ from msgspec.structs import force_setattr
 
 from tests import cost
 from whichrank.evidence.readers import nccl_log
-from whichrank.evidence.readers.nccl_log import prefix, scan
+from whichrank.evidence.readers.nccl_log import prefix, scan, skim
+from whichrank.evidence.readers.nccl_log.messages import SIGN_WORDS, SIGNS
+from whichrank.evidence.text.chunks import PADDING, Chunk
+from whichrank.evidence.text.native import library
 from whichrank.model.contracts import Item
 from whichrank.records.nccl import UNKNOWN, CommCalls, NcclLog, NcclProcess
 
@@ -544,6 +548,47 @@ def test_floods_of_warnings_keep_the_first_and_the_last() -> None:
     assert found.warnings_total == 5000
     assert len(found.warnings) <= 1200
     assert (found.warnings[0].text, found.warnings[-1].text) == ("number 0", "number 4999")
+
+
+def test_repeated_warnings_are_counted_and_a_rare_one_among_them_is_kept() -> None:
+    warning = b"h%d:1:1 [0] a.cc:1 NCCL WARN peer %d is gone\n"
+    lines = [warning % (n % 3, n) for n in range(60_000)]
+    lines[30_000] = b"h1:1:1 [0] b.cc:7 NCCL WARN Call to connect failed\n"
+    log = read(b"".join(lines))
+    assert log.nccl_lines == 60_000
+    assert sum(found.warnings_total for found in log.processes) == 60_000
+    for found in log.processes:
+        assert [w.line for w in found.warnings] == sorted({w.line for w in found.warnings})
+        assert 100 < len(found.warnings) < 300
+        assert found.last_line == found.warnings[-1].line > 59_990
+    rare = [(p.host, w.line) for p in log.processes for w in p.warnings if "connect" in w.text]
+    assert rare == [("h1", 30_001)]
+
+
+def test_signs_in_c_are_those_of_the_pattern() -> None:
+    if library() is None:
+        pytest.skip("the library in C was not built")
+    dice = random.Random(4)
+    pieces = [
+        *SIGN_WORDS,
+        b"-> ",
+        b"via ",
+        b"match",
+        b"HIN",
+        b"Coun",
+        b"NCC",
+        b" -> x",
+        b"0",
+        b" ",
+        b"Trees [0] 3/-1",
+        b"",
+    ]
+    texts = [b"".join(dice.choices(pieces, k=dice.randrange(4))) for _ in range(2000)]
+    chunk = Chunk(bytearray(b"\n".join(texts) + bytes(PADDING)), sum(map(len, texts)) + len(texts) - 1, 0, 1)
+    starts = np.cumsum([0, *(len(text) + 1 for text in texts[:-1])])
+    ends = starts + [len(text) for text in texts]
+    told = [SIGNS.search(text) is not None for text in texts]
+    assert skim._with_signs(chunk, starts, ends).tolist() == told
 
 
 @given(st.binary(max_size=2000))

@@ -79,6 +79,13 @@ def test_only_a_name_that_says_rank_names_one(tmp_path: Path) -> None:
     assert only(write(tmp_path, text, "stack.13.txt")).rank is None
 
 
+def test_of_more_processes_than_are_kept_the_others_are_told_of(tmp_path: Path) -> None:
+    one = 'Process {0}: python train.py\r\nThread {0} (idle): "MainThread"\n    wait (train.py:1)\n'
+    reading = write(tmp_path, "".join(map(one.format, range(1, 5001))))
+    assert len(reading.records) == 4096
+    assert (reading.quality, reading.records[-1].pid) == ("partial", 4096)
+
+
 def test_py_spy_that_failed(tmp_path: Path) -> None:
     reading = write(tmp_path, "Error: Permission Denied: Try running again with elevated permissions\n")
     assert (reading.quality, reading.records) == ("partial", [])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,8 +154,10 @@ def held(number: int) -> Held:
 def test_the_last_lines_of_a_look_wait_for_the_end() -> None:
     often = Often(3)
     assert [often.holds(held(number), 7) for number in range(5)] == [False, False, False, True, True]
-    assert often.pass_over([7, 8, 7, 7, 7], lambda at: held(10 + at)).tolist() == [1]
+    chunk = Chunk(bytearray(b"a\nb\nc\nd\ne\n" + bytes(PADDING)), 10, 100, 10)
+    assert often.pass_over([7, 8, 7, 7, 7], chunk, np.arange(5), None).tolist() == [1]
     assert [line.number for line in often.held()] == [12, 13, 14]
+    assert often.held()[-1].text_in(io.BytesIO(bytes(100) + b"a\nb\nc\nd\ne\n")) == b"e"
     assert often.dropped == often.held()[0].skipped == 3
 
 
@@ -162,7 +166,8 @@ def test_looks_that_say_the_same_wait_together() -> None:
     for key in (1, 2):
         often.holds(held(key), key)
         often.settle(said)
-    assert often.pass_over([1, 2, 1, 2, 1, 3], lambda at: held(10 + at)).tolist() == [5]
+    chunk = Chunk(bytearray(b"a\nb\nc\nd\ne\nf\n" + bytes(PADDING)), 12, 0, 10)
+    assert often.pass_over([1, 2, 1, 2, 1, 3], chunk, np.arange(6), None).tolist() == [5]
     assert [(line.number, line.said is said) for line in often.held()] == [(12, True), (13, True), (14, True)]
 
 

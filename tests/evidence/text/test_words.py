@@ -6,18 +6,22 @@ import io
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from tests.evidence import building
 from whichrank.evidence.readers import known_messages, torch_output
 from whichrank.evidence.text import shared_pass, words
 from whichrank.evidence.text.chunks import CHUNK, Chunks, Decoded
-from whichrank.evidence.text.words import Automaton, Engine, Plain, Words
+from whichrank.evidence.text.native import library
+from whichrank.evidence.text.words import Automaton, Engine, Native, Plain, Words
 from whichrank.facts.messages import KNOWN, REPORT, recognise, signatures
 from whichrank.model.contracts import Item
 from whichrank.records.events.base import Event
 from whichrank.records.events.messages import KnownMessage
 
+needs_library = pytest.mark.skipif(library() is None, reason="the library in C was not built")
 ALL = sorted(torch_output.Listener.words | set(KNOWN.anchors))
 NOISE = (
     b"2026-05-01 08:00:01,871 - INFO - dataset.loader - loaded /mnt/data/tokens/e2895ced/part-000002.tar (7484 items)",
@@ -34,11 +38,13 @@ NOISE = (
 )
 
 
-@pytest.fixture(params=[Plain, Automaton])
+@pytest.fixture(params=[Plain, Automaton, Native])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Engine]]:
-    """Both ways to find words, each used by all readers."""
+    """All ways to find words, each used by all readers."""
     if request.param is Automaton:
         pytest.importorskip("hyperscan")
+    if request.param is Native and library() is None:
+        pytest.skip("the library in C was not built")
     monkeypatch.setattr(words, "_best", request.param)
     shared_pass.finder.cache_clear()
     shared_pass._common_finder.cache_clear()
@@ -184,3 +190,52 @@ def test_utf_16_is_read_as_utf_8(encoding: str) -> None:
     text = "größe 日本 😀 loss\n" * 9000
     chunks = Chunks(Decoded(io.BytesIO(text.encode(encoding)), encoding), 4096)
     assert b"".join(bytes(chunk.view[: chunk.size]) for chunk in chunks).decode() == text
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("literals", "shown"),
+    [
+        ([b""], [b""]),
+        ([b"abcdefg"], [b""]),
+        ([b"abcdefg"], [b"\0\1\2\4"]),
+        ([b"abcdefg"], [b"\4\1\2\3"]),
+        ([b"abcd"], [b"\1\0"]),
+        ([b"abcd"], [b"\0\3"]),
+        ([b"abc"], [b"\0"]),
+        ([b"abc"], []),
+        ([1], [b""]),
+    ],
+)
+def test_bytes_that_are_not_of_a_literal_are_refused(literals: list[bytes], shown: list[bytes]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        cast("Any", library()).literals(literals, shown)
+
+
+@pytest.mark.skipif(not building.can_build(), reason="no C compiler, or no headers of Python")
+@pytest.mark.bars
+def test_under_the_sanitizers(tmp_path: Path) -> None:
+    """Each text ends where its memory does: a look behind it is seen."""
+    code = (
+        "import random, struct; from tests.evidence.text.test_words import ALL, NOISE\n"
+        "from whichrank.evidence.text.words import _shown\n"
+        "dice = random.Random(7)\n"
+        "words = sorted({*ALL, b'RAM', b'a', b'IB', b'loss', b'nan'})\n"
+        "some = [words, *([[w for w in words if len(w) in sizes] for sizes in (range(4, 7), range(1, 4), (7,))])]\n"
+        "finders = [(chosen, built.literals(chosen, [_shown(word) for word in chosen])) for chosen in some]\n"
+        "for _ in range(300):\n"
+        "    text = b''.join(dice.choices([*words, *NOISE, b'x'], k=dice.randrange(6)))[:dice.randrange(300)]\n"
+        "    for chosen, finder in finders:\n"
+        "        packed = built.find(finder, bytearray(text), len(text))\n"
+        "        found = {value for (value,) in struct.iter_unpack('q', packed)}\n"
+        "        assert found == {at << 16 | number for number, word in enumerate(chosen) for at in range(len(text))\n"
+        "                         if text.startswith(word, at)}\n"
+        "        span = struct.pack('q', 0), struct.pack('q', len(text))\n"
+        "        assert built.within(finder, bytearray(text), *span) == bytes([bool(found)])\n"
+        "    try:\n"
+        "        built.within(finder, bytearray(text), struct.pack('q', 0), struct.pack('q', len(text) + 1))\n"
+        "    except ValueError:\n"
+        "        continue\n"
+        "    raise AssertionError(text)"
+    )
+    building.run_sanitized(building.LOOKS, tmp_path, code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from whichrank.evidence.readers import kernel_log
 from whichrank.evidence.text.chunks import Chunk
 from whichrank.evidence.text.lines import Pieces
-from whichrank.evidence.text.words import Place
+from whichrank.evidence.text.words import Found
 from whichrank.model.contracts import Item, Reading
 
 NAME = "kernel_lines"
@@ -34,7 +34,7 @@ class Listener:
         self._item = item
         self._heard: list[tuple[int, bytes, tuple[bytes, ...]]] = []
 
-    def take(self, chunk: Chunk, found: list[Place]) -> None:
+    def take(self, chunk: Chunk, found: Found) -> None:
         """Keep the lines with these words."""
         pieces = Pieces(chunk, found)
         while (piece := pieces.told()) and len(self._heard) < _MOST:

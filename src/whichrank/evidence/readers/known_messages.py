@@ -17,12 +17,12 @@ from typing import cast
 import numpy as np
 
 from whichrank.evidence.text import shared_pass
-from whichrank.evidence.text.chunks import PADDING, Chunk
+from whichrank.evidence.text.chunks import PADDING, UTF16, Chunk
 from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
 from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
 from whichrank.evidence.text.repeated_lines import Held, Often, keys, look
 from whichrank.evidence.text.text_file import bounded, is_text
-from whichrank.evidence.text.words import Place, Words
+from whichrank.evidence.text.words import Found, Words
 from whichrank.facts.messages import KNOWN, REPORT, Signature, order
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
@@ -167,7 +167,10 @@ class Listener:
     def __init__(self, item: Item) -> None:
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
         self._quotations = Quotations() if item.label.lower().endswith(DOCUMENTS) else None
+        self._item = item
         self._is_note = item.size <= _A_NOTE
+        self._by_place = not self._is_note and item.kept is None and item.head(2) not in UTF16
+        """Whether its lines can be read again by their places."""
         self._signatures, words = _searched(KNOWN.edition, note=self._is_note)
         self.words = frozenset() if self._ignored else words
         self._total = 0
@@ -185,33 +188,29 @@ class Listener:
         self._prose = False
         """Whether the line is a person's own words in a document."""
 
-    def take(self, chunk: Chunk, found: list[Place]) -> None:
+    def take(self, chunk: Chunk, found: Found) -> None:
         """Look at the lines in which known words were found."""
         quoted = self._quotations.lines(chunk) if self._quotations is not None else None
         if found and self._spent_s < _BUDGET_S:
             if len(found) <= _FEW:
-                told = set(chunk.index([place for place, _ in found]).tolist())
+                told = set(chunk.index(found.places).tolist())
                 text = b"\n".join(chunk.view[chunk.starts[at] : chunk.ends[at]] for at in told)
                 self._beside = [word for word in KNOWN.harmless if word in text]
             self._see_all(self._lines(chunk, found, quoted))
             self._beside = tuple(KNOWN.harmless)
 
-    def _lines(self, chunk: Chunk, found: list[Place], quoted: Container[int] | None) -> Iterator[Held]:
+    def _lines(self, chunk: Chunk, found: Found, quoted: Container[int] | None) -> Iterator[Held]:
         """The lines with words in them that are read at once."""
-        index = chunk.index([place for place, _ in found])
+        index = chunk.index(found.places)
         first = np.flatnonzero(np.append(True, index[1:] != index[:-1]))
-        index, words = index[first], [word for _, word in found]
-        begins, looks = [*first.tolist(), len(found)], keys(chunk, index)
-        lines, starts, ends = index.tolist(), chunk.starts[index].tolist(), chunk.ends[index].tolist()
-
-        def line(at: int) -> Held:
-            text = bounded(bytes(chunk.view[starts[at] : ends[at]]))
-            return Held(chunk.first + lines[at], text, self._newest, tuple(words[begins[at] : begins[at + 1]]))
-
-        whole = range(len(lines))
-        for at in whole if quoted is not None or self._is_note else self._often.pass_over(looks, line).tolist():
-            met = line(at)
-            self._prose = quoted is not None and lines[at] not in quoted
+        index, begins, words = index[first], [*first.tolist(), len(found)], found.words()
+        looks = keys(chunk, index)
+        left = np.arange(len(index))
+        if quoted is None and self._by_place:
+            left = self._often.pass_over(looks, chunk, index, self._newest)
+        for at, (line, text) in zip(left.tolist(), chunk.lines(index[left]), strict=True):
+            met = Held(chunk.first + line, bounded(text), self._newest, tuple(words[begins[at] : begins[at + 1]]))
+            self._prose = quoted is not None and line not in quoted
             if self._prose or not (
                 (self._is_note and self._is_dull(met.text, met.words)) or self._often.holds(met, looks[at])
             ):
@@ -246,7 +245,8 @@ class Listener:
     def _again(self) -> Iterator[Held]:
         """The lines that waited, the last first: of what was said often only the end is kept."""
         self._prose = False
-        for held in sorted([*self._often.held(), *self._rest], key=lambda line: line.number, reverse=True):
+        waiting = [*self._read_again(self._often.held()), *self._rest]
+        for held in sorted(waiting, key=lambda line: line.number, reverse=True):
             said = cast("list[_Kept] | None", held.said)
             if said and not any(kept.needs(held.number) for kept in said):
                 for kept in said:
@@ -254,6 +254,22 @@ class Listener:
                 continue
             self._newest = held.after_ns
             yield held
+
+    def _read_again(self, waiting: Sequence[Held]) -> Iterator[Held]:
+        """The lines of which the places were kept, with their text and the words in them."""
+        away = [held for held in waiting if held.place is not None]
+        yield from (held for held in waiting if held.place is None)
+        if not away:
+            return
+        with self._item.open() as stream:
+            texts = [bounded(held.text_in(stream)) for held in away]
+        chunk = _chunk(b"\n".join(texts))
+        words: list[list[bytes]] = [[] for _ in away]
+        found = _all_anchors(KNOWN.edition).find(chunk)
+        for line, word in zip(chunk.index(found.places).tolist(), found.words(), strict=True):
+            words[line].append(word)
+        for held, text, said in zip(away, texts, words, strict=True):
+            yield held._replace(text=text, words=tuple(said))
 
     def see(self, line: bytes, number: int) -> None:
         """Look at a single line."""

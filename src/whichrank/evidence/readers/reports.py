@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from whichrank.evidence.text.quotations import DOCUMENTS
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.interventions import UNCHANGED, did_nothing, interventions
 from whichrank.facts.messages import is_printed
-from whichrank.facts.required_words import may_match
+from whichrank.facts.required_words import Phrases
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.trial import Complaint, Outcome, Symptom, Trial
@@ -98,8 +99,8 @@ _UNCHANGED = _any(r"\W{0,3}(?:defaults?|base ?line|none|nothing|as (?:it )?is|un
 _GOOD_CELL = _any(r"\W{0,3}(?:ok|okay|works?|passe[sd]|pass|fine|yes|good|runs?|no (?:hang|error|crash))\b|[✓✔✅]")
 _BAD_CELL = _any(r"\W{0,3}(?:fail\w{0,3}|hangs?|hung|crash\w{0,2}|errors?|no|bad|stuck|timeout|dies|oom)\b|[✗✘❌]")
 
-_SEEN: dict[Symptom, re.Pattern[str]] = {
-    "hang": _any(
+_SEEN: dict[Symptom, Phrases] = {
+    "hang": Phrases(
         r"\b(?:hangs?|hung|hanging|stuck|freez\w{1,3}|froze\w?|stall\w{0,3}|dead-?lock\w{0,3})\b",
         r"\b(?:time[sd]? ?out|timeouts?|timing out|expir(?:es?|ed|ing))\b",
         r"\bnever (?:returns?|ends?|comes? back|finish\w{0,2}|gets? past|starts?|reach\w{0,2})\b",
@@ -118,14 +119,14 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\bnothing (?:else |more )?(?:is |was |gets |has been )?(?:written|logged|printed|appears)\b",
         r"\bno (?:new |further |more |log )?(?:lines?|output|log entr\w{1,3}) (?:since|for|after|any ?more|appears?)\b",
     ),
-    "crash": _any(
+    "crash": Phrases(
         r"\b(?:crash\w{0,3}|segfault\w{0,3}|segmentation fault|core dumped|dies|died|aborts?|aborted|killed)\b",
         r"\b(?:bus error|exit code \d|raises|throws)\b",
         r"\b(?:stürzt|abgestürzt|bricht ab|падает|упал\w{0,2}|plante|se cierra)\b|崩溃|报错|异常退出|クラッシュ|落ちる",
         r"\b(?:fails?|failed|failing) (?:with|in|at|on|to)\b",
         r"\b\w{2,40}Error\b",
     ),
-    "slow": _any(
+    "slow": Phrases(
         r"\b(?:slow(?:er|ly|down)?|throughput|bandwidth|straggler|underperform\w{0,3})\b",
         r"\b(?:poor|bad|low|degraded|reduced|worse) (?:performance|scaling|efficiency|speed|busbw)\b",
         r"\bperformance (?:is |was |has )?(?:drop\w{0,4}|degrad\w{1,6}|regress\w{0,4}|poor|bad|low|halved)\b",
@@ -150,7 +151,7 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\bexpect\w{0,3} [^.\n]{0,20}\d{1,9} ?%? ?[^.\n]{0,24}"
         r"\b(?:but|we|I)? ?(?:get|gets|got|see|reach\w{0,3}) (?:only )?\d",
     ),
-    "corruption": _any(
+    "corruption": Phrases(
         r"\b(?:wrong|incorrect|garbage|corrupt\w{0,3}|different)"
         r" (?:results?|loss\w{0,2}|numbers?|values?|gradients?|outputs?|data)\b",
         r"\b(?:loss|results?|outputs?|curve)\b[^.]{0,40}\b(?:is|are|was|becomes?)"
@@ -175,6 +176,8 @@ _VAGUE = _any(r"\b(?:fails?|failed|failing|failure)\b")
 _TAG = re.compile(r"^\s{0,8}(?:\[[A-Za-z][\w /.-]{0,24}\]:? ?){1,3}(?=[A-Za-z])")
 """What titles of tickets begin with: `[Bug]: `, `[FSDP] `."""
 _PERSON = re.compile(r"(?<!: )\b(?:I|I'm|we|We|my|My|our|Our|us)\b")
+_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_MOST_SHAPES = 1 << 12
 _SOME = 30
 """A person who pastes a log writes at least one line in thirty."""
 _TITLE_LINES = 4
@@ -199,8 +202,8 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning speaks of a change or a failure in sentences."""
     if not is_text(head) or name.lower().endswith(_NOT_PROSE):
         return False
-    text = head.decode("utf-8", "replace")
-    return any(_is_prose(line) for line in text.split("\n")[:200])
+    text = head.translate(_AS_ZEROS).decode("utf-8", "replace")
+    return any(map(_shape_is_prose, text.split("\n")[:200]))
 
 
 def read(item: Item) -> Reading:
@@ -245,6 +248,10 @@ def _is_prose(line: str) -> bool:
     # Programs print lists of values; sentences have small words between the others.
     spoken = not _SMALL.isdisjoint(words) and sum(map(str.isalpha, words)) >= 4
     return (spoken or _WITHOUT_SPACES.search(line) is not None) and not _is_printed(line)
+
+
+_shape_is_prose = lru_cache(_MOST_SHAPES)(_is_prose)
+"""Which digit is which does not matter, and files repeat the shapes of their lines."""
 
 
 def _is_printed(line: str) -> bool:
@@ -376,6 +383,5 @@ def complaints(text: str) -> list[Symptom]:
     return [
         category
         for category, shape in _SEEN.items()
-        if may_match(shape.pattern, text)
-        and any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
+        if any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
     ]

@@ -1,8 +1,9 @@
 /* How lines look, as numbers: two lines have the same one if they differ in digits only (also hexadecimal ones), begin
  * with the same word and have the same telling numbers. What counts as such repeated_lines.py says, with the patterns
- * that are written out here; the two are tested against each other. And where a short literal stands, for words.py.
+ * that are written out here; the two are tested against each other. And where literals stand, one or hundreds of them,
+ * for words.py.
  *
- * Nothing is kept between calls, nothing recurses, and every loop is bounded by the line.
+ * Nothing recurses, and every loop is bounded by the text.
  */
 #define PY_SSIZE_T_CLEAN
 #ifndef Py_LIMITED_API
@@ -12,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VERSION 2 /* native.py refuses a library of another version */
+#define VERSION 3 /* native.py refuses a library of another version */
 
 #define HEAD 512       /* bytes of a line in which telling numbers are looked for */
 #define MOST_TELLING 16
@@ -21,9 +22,10 @@
 #define PRIME 0x9E3779B97F4A7C15u
 
 typedef const uint8_t *At;
+typedef uint8_t Sixteen __attribute__((vector_size(16)));
 
 static uint8_t steady[256], space[256];
-static uint8_t pairs[1 << 16]; /* two letters with which the name of a telling number begins */
+static uint16_t firsts[256], seconds[256]; /* letters with which the name of a telling number begins: a bit for each name */
 
 static int digit(uint8_t c) { return c >= '0' && c <= '9'; }
 
@@ -202,7 +204,7 @@ static uint64_t look(At at, At told, At end)
     At head = end - at > HEAD ? at + HEAD : end;
     hash = process(hash, at, head);
     for (int found = 0; at + 1 < head && found < MOST_TELLING;) {
-        At behind = pairs[at[0] << 8 | at[1]] ? telling(at, head) : NULL;
+        At behind = firsts[at[0]] & seconds[at[1]] ? telling(at, head) : NULL;
         if (behind != NULL) {
             hash = bytes_of(hash, at, behind);
             at = behind;
@@ -257,11 +259,340 @@ static PyObject *one_look(PyObject *self, PyObject *args)
     return PyLong_FromLongLong((int64_t)look((At)text, (At)text + told, (At)text + size));
 }
 
-/* The places as numbers of 8 bytes. They are counted first: where they are many, memory is asked for once. */
+/* Hundreds of literals at once. A literal of seven bytes covers four aligned ones wherever it begins: for each of the ways
+ * in which it may lie, four bytes that it would show stand for it, and only every fourth byte is looked at. For a literal
+ * of four to six bytes four of them stand too; they are looked up where two neighbours among them are, in any case, of
+ * which many places are asked at once. Shorter literals are found by their first byte.
+ */
+#define NAME "whichrank.evidence.text.literals"
+#define HEAD_BITS 13
+#define TAKEN_BITS 18
+#define MOST_PAIRS 8 /* with more, every place is looked up */
+#define MULTIPLIER 0x9E3779B1u
+
+typedef struct {
+    uint32_t code;
+    int32_t shift, literal, next;
+} Use;
+
+typedef struct {
+    int32_t count, heads[1 << HEAD_BITS];
+    Use *uses;
+    uint64_t taken[1 << (TAKEN_BITS - 6)]; /* a bit for each slot of a code */
+} Uses;
+
+typedef struct {
+    uint8_t *text;
+    Py_ssize_t *begins; /* of each literal in the text, and the end of the last */
+    Uses fours, shorts, ones;
+    int pairs;
+    uint8_t pair[MOST_PAIRS][2];
+} Literals;
+
+typedef struct {
+    int64_t *places;
+    Py_ssize_t count, room;
+} Found;
+
+static uint32_t four_at(At at)
+{
+    uint32_t four;
+    memcpy(&four, at, 4);
+    return four;
+}
+
+static uint64_t taken(const Uses *uses, uint32_t code)
+{
+    uint32_t slot = code * MULTIPLIER >> (32 - TAKEN_BITS);
+    return uses->taken[slot >> 6] >> (slot & 63) & 1;
+}
+
+static void forget(Literals *literals)
+{
+    if (literals != NULL) {
+        PyMem_Free(literals->text);
+        PyMem_Free(literals->begins);
+        PyMem_Free(literals->fours.uses);
+        PyMem_Free(literals->shorts.uses);
+        PyMem_Free(literals->ones.uses);
+        PyMem_Free(literals);
+    }
+}
+
+static void forgotten(PyObject *capsule) { forget(PyCapsule_GetPointer(capsule, NAME)); }
+
+static void add_use(Uses *uses, uint32_t code, int32_t number, int32_t shift)
+{
+    uint32_t slot = code * MULTIPLIER >> (32 - TAKEN_BITS);
+    int32_t *head = &uses->heads[code * MULTIPLIER >> (32 - HEAD_BITS)];
+    uses->taken[slot >> 6] |= (uint64_t)1 << (slot & 63);
+    uses->uses[uses->count] = (Use){code, shift, number, *head};
+    *head = uses->count++;
+}
+
+static void add_pair(Literals *literals, uint8_t first, uint8_t second)
+{
+    for (int known = 0; known < literals->pairs && known < MOST_PAIRS; known++)
+        if (literals->pair[known][0] == first && literals->pair[known][1] == second)
+            return;
+    if (literals->pairs < MOST_PAIRS) {
+        literals->pair[literals->pairs][0] = first;
+        literals->pair[literals->pairs][1] = second;
+    }
+    literals->pairs++;
+}
+
+/* A literal, and where the four bytes begin that stand for it: of a long one for each way in which it may lie, of a short
+ * one also where the two of them begin that are neighbours. */
+static int add_literal(Literals *literals, int32_t number, PyObject *word, PyObject *shown)
+{
+    char *text, *chosen;
+    Py_ssize_t length, count;
+    if (PyBytes_AsStringAndSize(word, &text, &length) < 0 || PyBytes_AsStringAndSize(shown, &chosen, &count) < 0)
+        return -1;
+    uint8_t *at = literals->text + literals->begins[number];
+    int ways = length >= 7 ? 4 : length >= 4 ? 1 : 0, right = length > 0 && count == (ways == 1 ? 2 : ways);
+    memcpy(at, text, (size_t)length);
+    literals->begins[number + 1] = literals->begins[number] + length;
+    for (int way = 0; right && way < ways; way++) {
+        int32_t shift = (uint8_t)chosen[way];
+        right = shift + 4 <= length && (ways == 1 || shift % 4 == way);
+        if (right)
+            add_use(ways == 1 ? &literals->shorts : &literals->fours, four_at(at + shift), number, shift);
+    }
+    if (right && ways == 1) {
+        int pair = (uint8_t)chosen[1];
+        right = pair >= chosen[0] && pair <= chosen[0] + 2;
+        if (right)
+            add_pair(literals, at[pair] | 0x20, at[pair + 1] | 0x20);
+    }
+    if (!right) {
+        PyErr_SetString(PyExc_ValueError, "an empty literal, or bytes that are not its own");
+        return -1;
+    }
+    if (ways == 0)
+        add_use(&literals->ones, *at, number, 0);
+    return 0;
+}
+
+static PyObject *literals_of(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *words, *shifts, *capsule = NULL;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &words, &PyList_Type, &shifts))
+        return NULL;
+    Py_ssize_t count = PyList_Size(words), size = 0;
+    if (count > 0xffff || PyList_Size(shifts) != count) {
+        PyErr_SetString(PyExc_ValueError, "too many literals, or some that nothing stands for");
+        return NULL;
+    }
+    for (Py_ssize_t number = 0; number < count; number++)
+        size += PyObject_Size(PyList_GetItem(words, number));
+    if (PyErr_Occurred())
+        return NULL;
+    Literals *literals = PyMem_Calloc(1, sizeof *literals);
+    if (literals != NULL) {
+        literals->text = PyMem_Malloc((size_t)size + 1);
+        literals->begins = PyMem_Calloc((size_t)count + 1, sizeof(Py_ssize_t));
+        literals->fours.uses = PyMem_Malloc(sizeof(Use) * 4 * ((size_t)count + 1));
+        literals->shorts.uses = PyMem_Malloc(sizeof(Use) * ((size_t)count + 1));
+        literals->ones.uses = PyMem_Malloc(sizeof(Use) * ((size_t)count + 1));
+    }
+    if (!literals || !literals->text || !literals->begins || !literals->fours.uses || !literals->shorts.uses ||
+        !literals->ones.uses) {
+        PyErr_NoMemory();
+        forget(literals);
+        return NULL;
+    }
+    memset(literals->fours.heads, 0xff, sizeof literals->fours.heads);
+    memset(literals->shorts.heads, 0xff, sizeof literals->shorts.heads);
+    memset(literals->ones.heads, 0xff, sizeof literals->ones.heads);
+    Py_ssize_t number = 0;
+    while (number < count &&
+           add_literal(literals, (int32_t)number, PyList_GetItem(words, number), PyList_GetItem(shifts, number)) == 0)
+        number++;
+    if (number < count || (capsule = PyCapsule_New(literals, NAME, forgotten)) == NULL)
+        forget(literals);
+    return capsule;
+}
+
+static int keep(Found *found, int64_t value)
+{
+    if (found->count == found->room) {
+        Py_ssize_t room = found->room ? 2 * found->room : 1024;
+        int64_t *places = PyMem_Realloc(found->places, sizeof(int64_t) * (size_t)room);
+        if (places == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        found->places = places;
+        found->room = room;
+    }
+    found->places[found->count++] = value;
+    return 0;
+}
+
+static PyObject *answer_of(Found *found)
+{
+    PyObject *answer = PyErr_Occurred() ? NULL : PyBytes_FromStringAndSize((char *)found->places, found->count * 8);
+    PyMem_Free(found->places);
+    return answer;
+}
+
+/* Which literals lie so that they show these bytes here. */
+static int at_place(const Literals *literals, const Uses *uses, At text, Py_ssize_t size, Py_ssize_t at, uint32_t code,
+                    Found *found)
+{
+    for (int32_t number = uses->heads[code * MULTIPLIER >> (32 - HEAD_BITS)]; number >= 0;) {
+        const Use *use = &uses->uses[number];
+        Py_ssize_t begin = at - use->shift, from = literals->begins[use->literal];
+        Py_ssize_t length = literals->begins[use->literal + 1] - from;
+        if (use->code == code && begin >= 0 && begin + length <= size &&
+            memcmp(text + begin, literals->text + from, (size_t)length) == 0 &&
+            keep(found, (int64_t)begin << 16 | use->literal) < 0)
+            return -1;
+        number = use->next;
+    }
+    return 0;
+}
+
+static int look_up(const Literals *literals, const Uses *uses, At text, Py_ssize_t size, Py_ssize_t at, Found *found)
+{
+    uint32_t code = four_at(text + at);
+    return taken(uses, code) ? at_place(literals, uses, text, size, at, code, found) : 0;
+}
+
+static int find_long(const Literals *literals, At text, Py_ssize_t size, Found *found)
+{
+    const Uses *fours = &literals->fours;
+    Py_ssize_t at = 0;
+    for (; at + 16 <= size; at += 16) { /* seldom one of them is taken */
+        At here = text + at;
+        if (taken(fours, four_at(here)) | taken(fours, four_at(here + 4)) | taken(fours, four_at(here + 8)) |
+            taken(fours, four_at(here + 12)))
+            for (Py_ssize_t word = at; word < at + 16; word += 4)
+                if (look_up(literals, fours, text, size, word, found) < 0)
+                    return -1;
+    }
+    for (; at + 4 <= size; at += 4)
+        if (look_up(literals, fours, text, size, at, found) < 0)
+            return -1;
+    return 0;
+}
+
+static Sixteen sixteen_at(At at)
+{
+    Sixteen bytes;
+    memcpy(&bytes, at, 16);
+    return bytes;
+}
+
+/* Whether two neighbours begin at one of these 16 places that a short literal has. */
+static int has_pair(const Sixteen (*pairs)[2], int count, At at)
+{
+    Sixteen first = sixteen_at(at) | 0x20, second = sixteen_at(at + 1) | 0x20, any = first ^ first;
+    for (int pair = 0; pair < count; pair++)
+        any |= (Sixteen)((first == pairs[pair][0]) & (second == pairs[pair][1]));
+    uint64_t halves[2];
+    memcpy(halves, &any, 16);
+    return (halves[0] | halves[1]) != 0;
+}
+
+static int find_short(const Literals *literals, At text, Py_ssize_t size, Found *found)
+{
+    const Uses *shorts = &literals->shorts;
+    const int count = literals->pairs, few = count <= MOST_PAIRS;
+    Sixteen pairs[MOST_PAIRS][2];
+    for (int pair = 0; few && pair < count; pair++) {
+        memset(&pairs[pair][0], literals->pair[pair][0], 16);
+        memset(&pairs[pair][1], literals->pair[pair][1], 16);
+    }
+    Py_ssize_t done = 0; /* the places before it were looked up, or need not be */
+    for (Py_ssize_t at = 0; shorts->count && at < size; at += 16) {
+        if (few && at + 17 <= size && !has_pair((const Sixteen(*)[2])pairs, count, text + at))
+            continue;
+        /* The pair lies among the four bytes, at most two behind the first. */
+        for (Py_ssize_t place = done > at - 2 ? done : at - 2; place < at + 16 && place + 4 <= size; place++)
+            if (look_up(literals, shorts, text, size, place, found) < 0)
+                return -1;
+        done = at + 16;
+    }
+    return 0;
+}
+
+static int find_all(const Literals *literals, At text, Py_ssize_t size, Found *found)
+{
+    if (find_long(literals, text, size, found) < 0 || find_short(literals, text, size, found) < 0)
+        return -1;
+    for (Py_ssize_t at = 0; literals->ones.count && at < size; at++)
+        if (taken(&literals->ones, text[at]) &&
+            at_place(literals, &literals->ones, text, size, at, text[at], found) < 0)
+            return -1;
+    return 0;
+}
+
+/* Numbers of 8 bytes: a place, and in the last 16 bits which literal begins there; not in order. */
+static PyObject *find(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *buffer, *capsule;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "OYn", &capsule, &buffer, &size))
+        return NULL;
+    const Literals *literals = PyCapsule_GetPointer(capsule, NAME);
+    if (literals == NULL)
+        return NULL;
+    if (size < 0 || size > PyByteArray_Size(buffer)) {
+        PyErr_SetString(PyExc_ValueError, "more than the text");
+        return NULL;
+    }
+    At text = (At)PyByteArray_AsString(buffer);
+    Found found = {NULL, 0, 0};
+    (void)find_all(literals, text, size, &found);
+    return answer_of(&found);
+}
+
+/* A byte for each span of a text: 1 where one of the literals stands in it. */
+static PyObject *within(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *buffer, *capsule, *begins, *ends;
+    char *from, *to;
+    Py_ssize_t size, other;
+    if (!PyArg_ParseTuple(args, "OYSS", &capsule, &buffer, &begins, &ends) ||
+        PyBytes_AsStringAndSize(begins, &from, &size) < 0 || PyBytes_AsStringAndSize(ends, &to, &other) < 0)
+        return NULL;
+    const Literals *literals = PyCapsule_GetPointer(capsule, NAME);
+    if (literals == NULL)
+        return NULL;
+    Py_ssize_t count = size / 8, whole = PyByteArray_Size(buffer);
+    At text = (At)PyByteArray_AsString(buffer);
+    PyObject *answer = PyBytes_FromStringAndSize(NULL, count);
+    char *out = answer != NULL ? PyBytes_AsString(answer) : NULL;
+    Found found = {NULL, 0, 0};
+    for (Py_ssize_t span = 0; out != NULL && span < count; span++) {
+        int64_t begin, end;
+        memcpy(&begin, from + span * 8, 8);
+        memcpy(&end, to + span * 8, 8);
+        if (other != size || begin < 0 || end < begin || end > whole)
+            PyErr_SetString(PyExc_ValueError, "a span outside of the text");
+        found.count = 0;
+        if (PyErr_Occurred() || find_all(literals, text + begin, (Py_ssize_t)(end - begin), &found) < 0) {
+            Py_DECREF(answer);
+            answer = NULL;
+            break;
+        }
+        out[span] = found.count > 0;
+    }
+    PyMem_Free(found.places);
+    return answer;
+}
+
+/* The places as numbers of 8 bytes. */
 static PyObject *places(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *buffer, *literal, *answer = NULL;
+    PyObject *buffer, *literal;
     Py_ssize_t size, rare, length;
     char *word;
     if (!PyArg_ParseTuple(args, "YnSn", &buffer, &size, &literal, &rare) ||
@@ -272,29 +603,20 @@ static PyObject *places(PyObject *self, PyObject *args)
         return NULL;
     }
     At text = (At)PyByteArray_AsString(buffer), end = size < length ? text : text + size - (length - 1 - rare);
-    char *out = NULL;
-    for (int pass = 0; pass < 2; pass++) {
-        int64_t count = 0;
-        for (At at = text + rare; at < end && (at = memchr(at, (uint8_t)word[rare], (size_t)(end - at))) != NULL; at++) {
-            if (memcmp(at - rare, word, (size_t)length) != 0)
-                continue;
-            if (out != NULL) {
-                int64_t place = at - rare - text;
-                memcpy(out + count * 8, &place, 8);
-            }
-            count++;
-        }
-        if (pass == 0 && (answer = PyBytes_FromStringAndSize(NULL, count * 8)) == NULL)
-            return NULL;
-        out = PyBytes_AsString(answer);
-    }
-    return answer;
+    Found found = {NULL, 0, 0};
+    for (At at = text + rare; at < end && (at = memchr(at, (uint8_t)word[rare], (size_t)(end - at))) != NULL; at++)
+        if (memcmp(at - rare, word, (size_t)length) == 0 && keep(&found, at - rare - text) < 0)
+            break;
+    return answer_of(&found);
 }
 
 static PyMethodDef METHODS[] = {
     {"looks", looks, METH_VARARGS, "A number for each line of a text: the same for those that look alike."},
     {"look", one_look, METH_VARARGS, "The same for one message, of which only the beginning is in common with others."},
     {"places", places, METH_VARARGS, "Where a literal begins in the first bytes of a text, found by a letter of it."},
+    {"literals", literals_of, METH_VARARGS, "What finds many literals."},
+    {"find", find, METH_VARARGS, "Where which of the literals begins in the first bytes of a text."},
+    {"within", within, METH_VARARGS, "In which spans of a text one of the literals stands."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -305,8 +627,11 @@ PyMODINIT_FUNC PyInit__looks(void)
     memset(steady, 1, sizeof steady);
     for (const char *c = "0123456789abcdef"; *c; c++)
         steady[(uint8_t)*c] = 0;
-    for (const char *c = "rarrRapiGPmlXistsierco"; *c; c += 2)
-        pairs[(uint8_t)c[0] << 8 | (uint8_t)c[1]] = 1;
+    const char *names = "rarrRapiGPmlXistsierco";
+    for (int name = 0; names[2 * name]; name++) {
+        firsts[(uint8_t)names[2 * name]] |= (uint16_t)(1 << name);
+        seconds[(uint8_t)names[2 * name + 1]] |= (uint16_t)(1 << name);
+    }
     for (const char *c = " \t\n\r\f\v"; *c; c++)
         space[(uint8_t)*c] = 1;
     PyObject *module = PyModule_Create(&MODULE);

@@ -26,6 +26,14 @@ class Stream(Protocol):
     def readinto(self, buffer: memoryview, /) -> int | None: ...
 
 
+class Readable(Protocol):
+    """A stream in which one can go back."""
+
+    def seek(self, offset: int, /) -> int: ...
+
+    def read(self, size: int, /) -> bytes | None: ...
+
+
 class Chunk:
     """One buffer full: whole lines, or a piece of a line that is longer than the buffer."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import NamedTuple
 
 from whichrank.evidence.text.chunks import NEWLINE, Chunk
-from whichrank.evidence.text.words import Place
+from whichrank.evidence.text.words import Found
 
 _EMPTY = re.compile(rb"\n{1,1000000}")
 
@@ -24,10 +25,11 @@ class Piece(NamedTuple):
 class Pieces:
     """Goes through one chunk, forward."""
 
-    def __init__(self, chunk: Chunk, found: list[Place]) -> None:
+    def __init__(self, chunk: Chunk, found: Found) -> None:
         self._buffer, self._size = chunk.buffer, chunk.size
-        self._found = found
-        self._numbers: list[int] = (chunk.index([place for place, _ in found]) + chunk.first).tolist()
+        self._places: list[int] = found.places.tolist()
+        self._words = found.words()
+        self._numbers: list[int] = (chunk.index(found.places) + chunk.first).tolist()
         self._at = 0
         self._number = chunk.first
         self._next = 0
@@ -42,20 +44,16 @@ class Pieces:
 
     def told(self) -> Piece | None:
         """The next piece with a word in it."""
-        if self._next >= len(self._found):
+        if self._next >= len(self._places):
             return None
-        place = self._found[self._next][0]
+        place = self._places[self._next]
         start = self._buffer.rfind(b"\n", self._at, place) + 1 or self._at
         start = self._buffer.rfind(b"\r", start, place) + 1 or start
         return self._piece(start, self._numbers[self._next])
 
     def words_until(self, end: int) -> set[bytes]:
         """The words that stand before this place and were not met yet."""
-        found, at = set(), self._next
-        while at < len(self._found) and self._found[at][0] < end:
-            found.add(self._found[at][1])
-            at += 1
-        return found
+        return set(self._words[self._next : bisect_left(self._places, end, self._next)])
 
     def skip(self, end: int) -> None:
         """Go on behind the line that ends here."""
@@ -78,6 +76,6 @@ class Pieces:
 
     def _pass(self, end: int) -> tuple[bytes, ...]:
         begin = self._next
-        while self._next < len(self._found) and self._found[self._next][0] < end:
+        while self._next < len(self._places) and self._places[self._next] < end:
             self._next += 1
-        return tuple(word for _, word in self._found[begin : self._next])
+        return tuple(self._words[begin : self._next])

@@ -58,7 +58,7 @@ def _with_words(body: bytes, number: int, words: Words) -> Iterator[Line]:
         yield from _in_short(body, number, words.literals)
         return
     chunk = Chunk(bytearray(body.lower() + bytes(PADDING)), len(body), 0, number)
-    found = chunk.index([place for place, _ in words.find(chunk)])
+    found = chunk.index(words.find(chunk).places)
     for at in dict.fromkeys(found.tolist()):
         line = body[chunk.starts[at] : chunk.ends[at]]
         for drawn in line.split(b"\r"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from whichrank.evidence.text.chunks import Chunk
-from whichrank.evidence.text.words import Place
+from whichrank.evidence.text.words import Found
 
 SIGN = b"whichrank: "
 _EVIDENCE = (b"the verdict: ", b"the evidence, verdict.json")
@@ -18,19 +20,22 @@ def is_own(line: bytes) -> bool:
     return at == 0 or (at > 0 and line[at - 1] in b" |]\t\r:")
 
 
-def without_own_lines(chunk: Chunk, found: list[Place]) -> list[Place]:
-    """The places that are not in a line of whichrank's own; its sign is among the words that were looked for."""
-    at = next((place for place, word in found if word == SIGN), -1)
-    if at < 0:
-        return found
+def without_own_lines(chunk: Chunk, found: Found, sign: int) -> Found:
+    """The places that are not in a line of whichrank's own; its sign is the word of this number."""
     own: list[tuple[int, int]] = []
-    while at >= 0:
+    behind = 0
+    for at in found.places[found.which == sign].tolist():
+        if at < behind:
+            continue
         begin = chunk.buffer.rfind(b"\n", 0, at) + 1
         end = chunk.buffer.find(b"\n", at, chunk.size)
-        end = chunk.size if end < 0 else end
+        behind = chunk.size if end < 0 else end
         said = at + len(SIGN)
         alone = at == begin or chunk.buffer[at - 1] in b" |]\t\r:"
         if alone and at - begin <= _BEFORE and not chunk.buffer.startswith(_EVIDENCE, said):
-            own.append((begin, end))
-        at = chunk.buffer.find(SIGN, end, chunk.size)
-    return [place for place in found if not any(begin <= place[0] < end for begin, end in own)] if own else found
+            own.append((begin, behind))
+    if not own:
+        return found
+    begins, ends = np.array(own, np.int64).T
+    line = np.searchsorted(begins, found.places, side="right") - 1
+    return found.where((line < 0) | (found.places >= ends[line]))

@@ -26,6 +26,8 @@ _SHAPES = tuple(
         rf"{_HOST}\[{_RANK}\]:? ",
     )
 )
+_NUMBERED = re.compile(r"[\[(<]?(?:[A-Za-z][\w.-]{0,60}[:/| \[])?\d{1,5}(?:[\])>|]|: |> )")
+"""Every one of those begins like this: a quick look for all of them."""
 _NAMED_RANK = rf"(?:r|R|rank[ _=:]{{0,3}}|RANK[ _=:]{{0,3}}){_RANK}"
 _TELLING = tuple(
     re.compile(shape)
@@ -74,7 +76,8 @@ def learn(edges: bytes) -> re.Pattern[str] | None:
     said = [line for line in lines if line.strip()]
     several = len(set(_ANY_RANK.findall(edges.lower()))) >= _AGREED
     speaking = [line for line in said if "rank" in line.lower()] if several else []
-    by_rank = next((shape for shape in _SHAPES if _fits(shape, speaking)), None) if several else None
+    speaking = [line for line in speaking if _NUMBERED.match(line)]
+    by_rank = next((shape for shape in _SHAPES if _fits(shape, speaking)), None) if speaking else None
     if by_rank is None:
         naming = [line for line in said if _NAMES_RANK.match(line)]
         begun = _PARTLY * len(said)

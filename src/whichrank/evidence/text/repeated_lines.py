@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from whichrank.evidence.text.chunks import Chunk, Indices
+from whichrank.evidence.text.chunks import Chunk, Indices, Readable
 from whichrank.evidence.text.native import library
 
 _LOOKS = 1 << 12
@@ -52,17 +52,35 @@ class Held(NamedTuple):
     """How many that look alike were left out just before it."""
     said: object = None
     """What those like it say, where the reader told so by `settle`."""
+    place: tuple[int, int] | None = None
+    """Where it begins and ends in the file; then its text and what was found in it are still to be read."""
+
+    def text_in(self, stream: Readable) -> bytes:
+        """Its text, if need be by the file."""
+        if self.place is None:
+            return self.text
+        stream.seek(self.place[0])
+        return stream.read(self.place[1] - self.place[0]) or b""
 
 
 class _Waiting:
     """The last lines of a look, or of several that say the same, and how many there were."""
 
-    __slots__ = ("count", "held", "said")
+    __slots__ = ("count", "held", "places", "said")
 
     def __init__(self, most: int, said: object = None) -> None:
         self.count = 0
         self.held: deque[Held] = deque(maxlen=most)
+        self.places: deque[tuple[Indices, int | None]] = deque()
+        """Begin, end and number of lines of one chunk each, and the newest time known there."""
         self.said = said
+
+    def last(self, most: int) -> list[Held]:
+        """The last of all, in the order of the file."""
+        found = [*self.held]
+        for rows, after_ns in self.places:
+            found += [Held(number, b"", after_ns, (), place=(begin, end)) for begin, end, number in rows.tolist()]
+        return sorted(found, key=lambda line: line.number)[-most:]
 
 
 class _Seen:
@@ -151,8 +169,10 @@ class Often:
             self._met.at_once = self._met.count
             self._met.waiting = self._settled.setdefault(tuple(map(id, said)), _Waiting(self._of_each, said))
 
-    def pass_over(self, keys: Sequence[int], line: Callable[[int], Held]) -> Indices:
-        """As `holds` for many lines, which `line` makes of their number; which are left to be read at once."""
+    def pass_over(self, keys: Sequence[int], chunk: Chunk, lines: Indices, after_ns: int | None) -> Indices:
+        """As `holds` for many lines of a chunk of a file; which are left to be read at once.
+
+        Of the others the places are kept: most of them are outdone by lines behind them."""
         looks, which = np.unique(np.array(keys, np.int64), return_inverse=True)
         counts = np.bincount(which).tolist()
         waiting: list[_Waiting] = []
@@ -167,19 +187,35 @@ class Often:
                 queue[at] = waiting.index(seen.waiting)
         queued = queue[which]
         for number, those in enumerate(waiting):
-            for at in np.flatnonzero(queued == number)[-self._of_each :].tolist():
-                self._hold(those, line(at))
+            self._hold_places(those, chunk.places(lines[queued == number], self._of_each), after_ns)
         left: Indices = np.flatnonzero(queued < 0)
         return left
+
+    def _hold_places(self, waiting: _Waiting, rows: Indices, after_ns: int | None) -> None:
+        places = waiting.places
+        let_go, held = 0, len(rows) + sum(len(others) for others, _ in places)
+        outdone = 0
+        for others, _ in places:
+            if held - len(others) < self._of_each:
+                break
+            held -= len(others)
+            let_go += _bytes_in(others)
+            outdone += 1
+        grown = self._bytes + _bytes_in(rows) - let_go
+        if grown <= _HELD:
+            for _ in range(outdone):
+                places.popleft()
+            places.append((rows, after_ns))
+            self._bytes = grown
 
     def held(self) -> list[Held]:
         """What is still to be read, in the order of the file."""
         found: list[Held] = []
         for waiting in self._queues():
-            skipped = waiting.count - len(waiting.held)
+            last = waiting.last(self._of_each)
+            skipped = waiting.count - len(last)
             found += [
-                item._replace(skipped=skipped if at == 0 else 0, said=waiting.said)
-                for at, item in enumerate(waiting.held)
+                item._replace(skipped=skipped if at == 0 else 0, said=waiting.said) for at, item in enumerate(last)
             ]
         return sorted(found, key=lambda item: item.number)
 
@@ -190,4 +226,8 @@ class Often:
     @property
     def dropped(self) -> int:
         """How many are never read."""
-        return sum(waiting.count - len(waiting.held) for waiting in self._queues())
+        return sum(waiting.count - len(waiting.last(self._of_each)) for waiting in self._queues())
+
+
+def _bytes_in(rows: Indices) -> int:
+    return int((rows[:, 1] - rows[:, 0]).sum())

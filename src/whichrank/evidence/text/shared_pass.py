@@ -8,9 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from whichrank.evidence.text.chunks import CHUNK, PADDING, UTF16, Chunk, Chunks, Decoded
 from whichrank.evidence.text.own_lines import SIGN, without_own_lines
-from whichrank.evidence.text.words import Place, Words
+from whichrank.evidence.text.tail import remember_breaks
+from whichrank.evidence.text.words import Flags, Found, Words
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 
@@ -24,7 +27,7 @@ class Listener(Protocol):
     words: frozenset[bytes]
     """Literals: it is told where they stand."""
 
-    def take(self, chunk: Chunk, found: list[Place]) -> None:
+    def take(self, chunk: Chunk, found: Found) -> None:
         """One chunk, behind those before it, and where its words stand, ascending."""
         ...
 
@@ -40,16 +43,23 @@ def read(item: Item, listeners: Sequence[Listener], telling: frozenset[bytes] = 
     if telling and not telling.issubset(words.literals):
         return []
     told = 0
+    sign = words.numbers[SIGN]
+    heard = [_heard(words, listener.words) for listener in listeners]
+    telling_ones = _heard(words, telling)
+    chunk: Chunk | None = None
     for chunk in _chunks_in(item):
-        found = without_own_lines(chunk, words.find(chunk))
+        found = without_own_lines(chunk, words.find(chunk), sign)
         if telling:
-            told += sum(word in telling for _, word in found)
+            told += int(np.count_nonzero(telling_ones[found.which]))
             expected = told * item.size / chunk.size / 2 if chunk.first == 1 else told
             if expected > MANY:
                 return []
-        for listener in listeners:
-            heard = listener.words
-            listener.take(chunk, [place for place in found if place[1] in heard] if heard else [])
+        for listener, flags in zip(listeners, heard, strict=True):
+            listener.take(chunk, found.where(flags[found.which]))
+    if chunk is not None and not item.is_small and item.head(2) not in UTF16:
+        beyond = chunk.offset + chunk.size - item.size  # a last line without an end got one
+        if beyond in (0, 1):
+            remember_breaks(item, chunk.first - 1 + chunk.breaks - beyond)
     return [listener.finish() for listener in listeners]
 
 
@@ -79,6 +89,11 @@ def chunks_of(path: Path) -> Iterator[Chunk]:
             yield from Chunks(Decoded(stream, encoding) if encoding else stream, size)
     except OSError as error:
         raise UnreadableError(f"{path.name}: {error.strerror or error}") from error
+
+
+@lru_cache(maxsize=64)
+def _heard(words: Words, some: frozenset[bytes]) -> Flags:
+    return words.among(some)
 
 
 @lru_cache(maxsize=16)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 from whichrank.model.contracts import Item
 
 _BLOCK = 1 << 20
+_FILES = 4
+_Version = tuple[Path, int, int]
+_COUNTED: dict[_Version, int] = {}
+"""How many lines end in the files looked at last: several readers of their ends want to know."""
 
 
 def tail(item: Item, most: int) -> tuple[int, bytes]:
@@ -17,12 +20,30 @@ def tail(item: Item, most: int) -> tuple[int, bytes]:
     with item.path.open("rb") as stream:
         stream.seek(max(0, item.size - most))
         text = stream.read(most)
-    return 1 + max(0, breaks_in(item.path, item.size, item.mtime_ns) - text.count(b"\n")), text
+    return 1 + max(0, breaks_in(item) - text.count(b"\n")), text
 
 
-@lru_cache(maxsize=4)
-def breaks_in(path: Path, size: int, _mtime_ns: int) -> int:
-    """How many lines end in the first `size` bytes of a file: several readers of its end want to know."""
+def breaks_in(item: Item) -> int:
+    """How many lines end in a file, as far as it reached when it was found."""
+    found = _COUNTED.get(_version(item))
+    if found is None:
+        found = _counted(item.path, item.size)
+        remember_breaks(item, found)
+    return found
+
+
+def remember_breaks(item: Item, count: int) -> None:
+    """Who has read the whole file need not be asked again."""
+    if len(_COUNTED) >= _FILES:
+        _COUNTED.clear()
+    _COUNTED[_version(item)] = count
+
+
+def _version(item: Item) -> _Version:
+    return item.path, item.size, item.mtime_ns
+
+
+def _counted(path: Path, size: int) -> int:
     found, left = 0, size
     with path.open("rb", buffering=0) as stream:
         while left > 0 and (block := stream.read(min(_BLOCK, left))):

@@ -7,6 +7,7 @@ matters. Lines that are left out become empty ones, so that the others keep thei
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,11 +75,11 @@ def _units(path: Path, words: frozenset[bytes]) -> _Units:
 
 
 def _in_chunk(chunk: Chunk, finder: Words) -> tuple[Indices, Indices, Hashes, Indices]:
-    places = finder.find(chunk)
-    told = np.unique(chunk.index([place for place, _ in places]))
+    found = finder.find(chunk)
+    told = np.unique(chunk.index(found.places))
     told = told[told < len(chunk.ends)]
     ends = told.copy()
-    headers = chunk.index([place for place, word in places if word == _BEGINS]).tolist()
+    headers = chunk.index(found.places[found.which == finder.numbers[_BEGINS]]).tolist()
     if headers:
         told, ends = _with_blocks(chunk, told, headers)
     return told + chunk.first, ends - told + 1, _looks(chunk, chunk.starts[told], chunk.ends[ends]), _ranks(chunk)[told]
@@ -98,13 +99,13 @@ def _with_blocks(chunk: Chunk, told: Indices, headers: list[int]) -> tuple[Indic
     """The telling lines, where a traceback that stands undisturbed counts as one of many lines."""
     last = {at: at for at in told.tolist()}
     inside = np.zeros(len(chunk.ends), np.bool_)
-    behind = -1
+    starts, ends, behind = chunk.starts.tolist(), chunk.ends.tolist(), -1
     for at in headers:
         if at <= behind:
             continue
-        block = tracebacks.block(chunk.buffer, int(chunk.starts[at]), int(chunk.ends[at]), chunk.size)
+        block = tracebacks.block(chunk.buffer, starts[at], ends[at], chunk.size)
         if block is not None:
-            behind = int(chunk.index([block[0]])[0])
+            behind = bisect_left(ends, block[0])
             inside[at + 1 : behind + 1] = True
             last[at] = behind
     kept = told[~inside[told]]

@@ -1,15 +1,16 @@
 """Finds every place of hundreds of literals in big text.
 
-With hyperscan installed (`whichrank[fast]`) that is one pass of its automaton. Without, a literal of seven or more
-bytes covers four aligned bytes wherever it begins: only every fourth byte is looked at, among the four words that
-each literal may show. The few shorter ones are found by two or three of their letters.
+A literal of seven or more bytes covers four aligned bytes wherever it begins: only every fourth byte is looked at,
+among the four words that each literal may show. The few shorter ones are found by two or three of their letters. A loop
+in C does that where it was built; without it hyperscan (`whichrank[fast]`), or array operations alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
-from typing import Any, Protocol
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache, cached_property
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +19,12 @@ from whichrank.evidence.text.chunks import Bytes, Chunk, Indices
 from whichrank.evidence.text.native import library
 
 ALIGNED = 7
+_REACH, _MUCH = 20, 1 << 16
+"""Bytes of a long literal that are looked at, and what an everyday use of some counts for."""
 _SLOTS = 1 << 16
 # Rough order of letters in English and in logs, commonest first.
 _COMMON = b" etaoinsrhldcumfpgwybv.:,-_/=()[]0123456789kxjqz"
+_RARITY = bytes(_COMMON.find(bytes((letter,)).lower()) % 64 for letter in range(256))
 # Words of everyday lines: a window that lies in one of them finds too much.
 _EVERYDAY = (
     b" NCCL INFO Channel via P2P/CUMEM/read AllReduce: opCount sendbuff recvbuff count datatype root comm nranks "
@@ -38,7 +42,9 @@ _EVERYDAY = (
 
 Place = tuple[int, bytes]
 """Where a literal begins, and which."""
+Flags = npt.NDArray[np.bool_]
 Words32 = npt.NDArray[np.uint32]
+_NUMBER_BITS = 16
 
 
 class Engine(Protocol):
@@ -46,23 +52,59 @@ class Engine(Protocol):
 
     def __init__(self, literals: list[bytes]) -> None: ...
 
-    def find(self, chunk: Chunk) -> list[Place]:
-        """Every place, in any order."""
+    def find(self, chunk: Chunk) -> Indices:
+        """Every place, with the number of the literal in the last 16 bits; in any order."""
         ...
 
 
+class Found:
+    """The places of literals, ascending, as columns."""
+
+    __slots__ = ("_literals", "places", "which")
+
+    def __init__(self, literals: Sequence[bytes], places: Indices, which: Indices) -> None:
+        self._literals = literals
+        self.places = places
+        self.which = which
+        """The numbers of the literals."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> Iterator[Place]:
+        return zip(self.places.tolist(), self.words(), strict=True)
+
+    def words(self) -> list[bytes]:
+        return [self._literals[number] for number in self.which.tolist()]
+
+    def where(self, flags: Flags) -> Found:
+        """Those of which the flag is set."""
+        return Found(self._literals, self.places[flags], self.which[flags])
+
+
 class Words:
-    """The places of the literals in a chunk, ascending."""
+    """Finds the literals in a chunk."""
 
     def __init__(self, literals: Iterable[bytes], engine: type[Engine] | None = None) -> None:
         self.literals = wanted = sorted(set(literals))
         self._engine = (engine or _best)(wanted) if wanted else None
 
-    def find(self, chunk: Chunk) -> list[Place]:
-        return sorted(self._engine.find(chunk)) if self._engine else []
+    def find(self, chunk: Chunk) -> Found:
+        found = np.sort(self._engine.find(chunk)) if self._engine else np.zeros(0, np.int64)
+        return Found(self.literals, found >> _NUMBER_BITS, found & ((1 << _NUMBER_BITS) - 1))
+
+    @cached_property
+    def numbers(self) -> dict[bytes, int]:
+        return {literal: number for number, literal in enumerate(self.literals)}
+
+    def among(self, wanted: Collection[bytes]) -> Flags:
+        """For each literal whether it is one of these."""
+        return np.array([literal in wanted for literal in self.literals], np.bool_)
 
 
 def _best(literals: list[bytes]) -> Engine:
+    if library() is not None:
+        return Native(literals)
     try:
         import hyperscan
     except ImportError:
@@ -73,13 +115,50 @@ def _best(literals: list[bytes]) -> Engine:
         return Plain(literals)
 
 
+def _numbered(places: Sequence[Place], literals: list[bytes]) -> Indices:
+    numbers = {literal: number for number, literal in enumerate(literals)}
+    return np.array([place << _NUMBER_BITS | numbers[literal] for place, literal in places], np.int64)
+
+
+class Native:
+    """A loop in C over words of the text (`_looks.c`)."""
+
+    def __init__(self, literals: list[bytes]) -> None:
+        self._native = cast("Any", library())
+        self._literals: object = self._native.literals(literals, [_shown(literal) for literal in literals])
+
+    def find(self, chunk: Chunk) -> Indices:
+        return np.frombuffer(self._native.find(self._literals, chunk.buffer, chunk.size), np.int64)
+
+    def within(self, chunk: Chunk, begins: Indices, ends: Indices) -> Flags:
+        """For each of these spans whether one of the literals stands in it."""
+        found = self._native.within(self._literals, chunk.buffer, begins.tobytes(), ends.tobytes())
+        return np.frombuffer(found, np.bool_)
+
+
+def _shown(literal: bytes) -> bytes:
+    """Where the least likely bytes of a literal begin, which stand for it: four for each way in which a long one may
+    lie; of a short one four, and two neighbours among them."""
+    rarity = literal.translate(_RARITY)
+    if len(literal) <= 3:
+        return b""
+    if len(literal) < ALIGNED:
+        pair = max(range(len(literal) - 1), key=lambda at: (literal[at : at + 2].isalpha(), sum(rarity[at : at + 2])))
+        return bytes((min(pair, len(literal) - 4), pair))
+    often = _everyday()
+    likely = [
+        often.get(literal[at : at + 4], 0) * _MUCH - sum(rarity[at : at + 4])
+        for at in range(min(len(literal), _REACH) - 3)
+    ]
+    return bytes(min(range(way, len(likely), 4), key=likely.__getitem__) for way in range(4))
+
+
 class Automaton:
     """All literals in one pass of hyperscan."""
 
     def __init__(self, literals: list[bytes]) -> None:
         import hyperscan
 
-        self._literals = literals
         self._sizes = [len(literal) for literal in literals]
         self._database: Any = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         ids = list(range(len(literals)))
@@ -87,21 +166,22 @@ class Automaton:
             expressions=literals, ids=ids, elements=len(literals), flags=[0] * len(literals), literal=True
         )
 
-    def find(self, chunk: Chunk) -> list[Place]:
-        found: list[Place] = []
-        literals, sizes, add = self._literals, self._sizes, found.append
+    def find(self, chunk: Chunk) -> Indices:
+        found: list[int] = []
+        sizes, add = self._sizes, found.append
 
         def on_match(number: int, _from: int, to: int, _flags: int, _context: object) -> None:
-            add((to - sizes[number], literals[number]))
+            add((to - sizes[number]) << _NUMBER_BITS | number)
 
         self._database.scan(chunk.view[: chunk.size], match_event_handler=on_match)
-        return found
+        return np.array(found, np.int64)
 
 
 class Plain:
     """Array operations alone."""
 
     def __init__(self, literals: list[bytes]) -> None:
+        self._literals = literals
         self._long = _Long([literal for literal in literals if len(literal) >= ALIGNED])
         endings: dict[bytes, list[bytes]] = {}
         for literal in literals:
@@ -111,19 +191,19 @@ class Plain:
         self._single = [literal for items in endings.values() if len(items) <= 2 for literal in items]
         self._single += [literal for literal in literals if len(literal) <= 3]
 
-    def find(self, chunk: Chunk) -> list[Place]:
+    def find(self, chunk: Chunk) -> Indices:
         found = self._long.find(chunk)
         for family in self._families:
             found += family.find(chunk)
         for literal in self._single:
             found += [(place, literal) for place in places_of(chunk, literal).tolist()]
-        return found
+        return _numbered(found, self._literals)
 
 
 def places_of(chunk: Chunk, literal: bytes) -> Indices:
     """Where a short literal begins: by its two neighbouring letters that are the rarest, then by the others."""
     text, size = chunk.text, chunk.size
-    rare = [_COMMON.find(literal[at : at + 1].lower()) % 64 for at in range(len(literal))]
+    rare = [_RARITY[letter] for letter in literal]
     if (native := library()) is not None:
         return np.frombuffer(native.places(chunk.buffer, size, literal, rare.index(max(rare))), np.int64)
     if len(literal) < 2:
@@ -246,10 +326,10 @@ def _window(literal: bytes) -> int:
 
 
 @cache
-def _everyday() -> frozenset[bytes]:
-    return frozenset(_EVERYDAY[at : at + 4] for at in range(len(_EVERYDAY) - 3))
+def _everyday() -> Counter[bytes]:
+    return Counter(_EVERYDAY[at : at + 4] for at in range(len(_EVERYDAY) - 3))
 
 
 def _rarity(window: bytes) -> tuple[int, int]:
     everyday = sum(window[at : at + 4] in _everyday() for at in range(4))
-    return -everyday, sum(_COMMON.find(bytes((letter,)).lower()) % 64 for letter in window)
+    return -everyday, sum(map(_RARITY.__getitem__, window))

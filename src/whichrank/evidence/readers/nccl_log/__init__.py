@@ -6,7 +6,7 @@ from whichrank.evidence.readers.nccl_log.messages import version
 from whichrank.evidence.readers.nccl_log.prefix import LEVEL
 from whichrank.evidence.readers.nccl_log.scan import Scanner, scan_bytes, scan_stream
 from whichrank.evidence.text.chunks import UTF16, Chunk
-from whichrank.evidence.text.words import Place
+from whichrank.evidence.text.words import Found
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.records.nccl import NcclLog
@@ -53,7 +53,7 @@ class Listener:
         self._item = item
         self._scanner = Scanner(item.label)
 
-    def take(self, chunk: Chunk, found: list[Place]) -> None:
+    def take(self, chunk: Chunk, found: Found) -> None:
         """Read one chunk."""
         del found
         self._scanner.take(chunk)

@@ -66,6 +66,12 @@ SIGNS = re.compile(
     rb"|xed local(?<=mixed local)|ppear(?<=do not appear)"
 )
 
+SIGN_WORDS = (
+    b"Count ", b" via ", b"NCCL ", b"ismatch", b", retrying", b"closed by", b"HINT", b"marked as f", b"mixed local",
+    b"do not appear", *(b"-> %d" % digit for digit in range(10)),
+)  # fmt: skip
+"""The same as literals."""
+
 
 def matters(message: bytes) -> bool:
     """Whether a message must be read; False for most that the chattier subsystems print."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections import Counter, deque
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -13,8 +13,9 @@ from whichrank.evidence.readers.nccl_log import messages as meaning
 from whichrank.evidence.readers.nccl_log.prefix import NcclLine, messages, plain
 from whichrank.evidence.readers.nccl_log.skim import Channel, Crowd, Skimmer, message_of
 from whichrank.evidence.readers.nccl_log.table import Caller, Table
-from whichrank.evidence.readers.nccl_log.tails import Readable, kept_calls, read_places
-from whichrank.evidence.text.chunks import CHUNK, Chunk, Chunks, Indices, Stream
+from whichrank.evidence.readers.nccl_log.tails import kept_calls, read_places
+from whichrank.evidence.text.chunks import CHUNK, Chunk, Chunks, Indices, Readable, Stream
+from whichrank.evidence.text.repeated_lines import Held, Often, keys
 from whichrank.evidence.text.words import places_of
 from whichrank.records.nccl import NcclLog
 
@@ -27,6 +28,8 @@ _NEW_KEYS = 512
 _KEYS = 65_536
 _PATIENCE = 4
 _NO_CALL = -1
+_ALIKE = 64
+"""Warnings that look alike and are read, the first of a process and the last."""
 _CALL = b"opCount "
 
 _FOLLOWS = np.zeros(256, np.bool_)
@@ -60,36 +63,19 @@ def _different(processes: Indices) -> list[int]:
     return found
 
 
+def _apart(chunk: Chunk, lines: Indices) -> tuple[Indices, Indices]:
+    """Other lines, and those with one message, which is a warning: where processes wrote into each other's lines there
+    are several."""
+    count = chunk.buffer.count
+    spans = zip(chunk.starts[lines].tolist(), chunk.ends[lines].tolist(), strict=True)
+    alone = [count(b" NCCL WARN ", begin, end) == 1 and count(b"NCCL ", begin, end) == 1 for begin, end in spans]
+    warns = np.array(alone, np.bool_)
+    return lines[~warns], lines[warns]
+
+
 def _entry(at: int, text: bytes) -> _Entry:
     line = plain(text)
     return at, text, line, list(messages(line))
-
-
-class _Flood:
-    """Warnings of processes that have printed more than will be kept: the last ones of a chunk are read."""
-
-    def __init__(self, log: NcclLog, skimmer: Skimmer) -> None:
-        self._log, self._skimmer = log, skimmer
-        self._last: dict[int, deque[tuple[int, bytes]]] = {}
-        self._counts: Counter[int] = Counter()
-
-    def holds(self, at: int, text: bytes) -> bool:
-        process = self._skimmer.warns(text)
-        if process is None or self._log.processes[process].warnings_total < meaning.FIRST_KEPT:
-            return False
-        self._last.setdefault(process, deque(maxlen=meaning.LAST_KEPT)).append((at, text))
-        self._counts[process] += 1
-        return True
-
-    def last(self) -> list[tuple[int, bytes]]:
-        return [line for held in self._last.values() for line in held]
-
-    def count(self) -> None:
-        """Those that were not read are warnings too."""
-        for process, count in self._counts.items():
-            unread = count - len(self._last[process])
-            self._log.processes[process].warnings_total += unread
-            self._log.nccl_lines += unread
 
 
 class Scanner:
@@ -103,6 +89,7 @@ class Scanner:
         self._shapes = bulk.Shapes()
         self._keys: dict[int, Caller | None] = {}
         self._bulk_failures = 0
+        self._warnings = Often(_ALIKE)
 
     @property
     def limit(self) -> int:
@@ -116,7 +103,11 @@ class Scanner:
         self.log.cut_end = chunks.cut
 
     def finish(self, stream: Seekable) -> NcclLog:
-        """Fetch the lines of the kept calls and hand out the record."""
+        """Read what waited, fetch the lines of the kept calls and hand out the record."""
+        for held in self._warnings.held():
+            for entry in messages(plain(held.text_in(stream))):
+                self._table.warned(entry, held.number, held.skipped)
+                self.log.nccl_lines += 1 + held.skipped
         for slot in filter(lambda slot: slot.total, self._table.slots):
             kept = read_places(stream, slot.places(self.limit))
             self.log.calls.append(self._table.calls(slot, kept))
@@ -151,19 +142,19 @@ class Scanner:
             self._bulk_failures += 1
             return False
         rest, dull, channels = self._skim(chunk, slot_of)
-        flood = _Flood(self.log, self._skimmer)
         entries: list[_Entry] = []
         crowd = Crowd(self._table.room, self._skimmer)
-        for at, text in chunk.lines(rest[dull < 0]):
+        others, warnings = _apart(chunk, rest[dull < 0])
+        for at, text in chunk.lines(others):
             if b" via " in text and (channel := self._skimmer.channel(text)):
                 channels.append((chunk.first + at, channel, 1))
-            elif not (flood.holds(at, text) if b" NCCL WARN " in text else crowd.turns_away(text)):
+            elif b" NCCL WARN " in text or not crowd.turns_away(text):
                 entries.append(_entry(at, text))
-        entries = sorted([*entries, *(_entry(at, text) for at, text in flood.last())], key=lambda entry: entry[0])
         if any(self._needs_order(at, found, slot_of) for at, _, _, found in entries):
             return False
+        entries += [_entry(at, text) for at, text in self._new_warnings(chunk, warnings)]
+        entries.sort(key=lambda entry: entry[0])
         self._note(chunk, entries, slot_of)
-        flood.count()
         self._table.connected(channels)
         for process in _different(dull):
             at = int(rest[dull == process][-1])
@@ -171,6 +162,14 @@ class Scanner:
         self.log.nccl_lines += sum(count for _, _, count in channels) + int((dull >= 0).sum())
         self._add(chunk, slot_of)
         return True
+
+    def _new_warnings(self, chunk: Chunk, lines: Indices) -> Iterator[tuple[int, bytes]]:
+        """Warnings that are read now; of those that look like enough others the last wait for the end."""
+        looks = keys(chunk, lines)
+        left = self._warnings.pass_over(looks, chunk, lines, None) if len(lines) else lines
+        for (at, text), which in zip(chunk.lines(lines[left]), left.tolist(), strict=True):
+            if not self._warnings.holds(Held(chunk.first + at, text, None, ()), looks[which]):
+                yield at, text
 
     def _skim(self, chunk: Chunk, slot_of: Indices) -> tuple[Indices, Indices, list[tuple[int, Channel, int]]]:
         """The lines of NCCL that are no counted calls, and whose they are where a glance is enough (else -1).

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from whichrank.evidence.readers.nccl_log.messages import OPENINGS, SIGNS, TEXT_KEPT, channel_kind, matters
+from whichrank.evidence.readers.nccl_log.messages import (
+    OPENINGS,
+    SIGN_WORDS,
+    SIGNS,
+    TEXT_KEPT,
+    channel_kind,
+    matters,
+)
 from whichrank.evidence.text.chunks import Chunk, Indices
-from whichrank.evidence.text.words import places_of
+from whichrank.evidence.text.native import library
+from whichrank.evidence.text.words import Native, places_of
 
 _INFO = b" NCCL INFO "
 _HEADS = 8192
@@ -91,11 +100,6 @@ class Skimmer:
         seen.count += 1
         return Channel(process, message, seen.kind, seen.gdr) if seen.count > _CHANNELS else None
 
-    def warns(self, line: bytes) -> int | None:
-        """Which process prints this warning, by its prefix."""
-        end = line.find(b"] ") + 1
-        return self.heads.get(_head(line, end)) if end else None
-
     def dull(self, chunk: Chunk, lines: Indices, places: Indices, whose: Indices) -> Indices:
         """As `glance` for many lines, with the place of "NCCL" in each: the processes, or -1 for a line to be read."""
         whose, text = whose.copy(), chunk.text
@@ -107,7 +111,7 @@ class Skimmer:
         # "NCCL INFO" alone, at the very end of a line, is left to be read.
         fits = (whose != _NOBODY) & told & ~opening & (begins < ends) & (ends - begins <= TEXT_KEPT)
         some = np.flatnonzero(fits)
-        fits[some[_with_signs(chunk, begins[some].tolist(), ends[some].tolist())]] = False
+        fits[some[_with_signs(chunk, begins[some], ends[some])]] = False
         whose[~fits] = _NOBODY
         return whose
 
@@ -172,13 +176,21 @@ class Crowd:
         return len(self._new) > self._room
 
 
-def _with_signs(chunk: Chunk, begins: list[int], ends: list[int]) -> Indices:
+def _with_signs(chunk: Chunk, begins: Indices, ends: Indices) -> Flags:
     """Which of these messages have something in them that tells, all searched in one go."""
+    if library() is not None:
+        return _signs().within(chunk, begins, ends)
     view = chunk.view
-    text = b"\n".join([view[begin:end] for begin, end in zip(begins, ends, strict=True)])
-    edges = np.cumsum(np.subtract(ends, begins) + 1)
+    text = b"\n".join([view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)])
     found = np.array([sign.start() for sign in SIGNS.finditer(text)], np.int64)
-    return np.searchsorted(edges, found, side="right")
+    flags = np.zeros(len(begins), np.bool_)
+    flags[np.searchsorted(np.cumsum(ends - begins + 1), found, side="right")] = True
+    return flags
+
+
+@cache
+def _signs() -> Native:
+    return Native(list(SIGN_WORDS))
 
 
 def _weighed(chunk: Chunk, begins: Indices, ends: Indices) -> npt.NDArray[np.uint64]:

@@ -78,6 +78,20 @@ class Table:
             del self._current[process, self.slots[slot].comm]
         meaning.apply(self._log.processes[process], entry, place[2])
 
+    def warned(self, entry: NcclLine, number: int, skipped: int) -> None:
+        """Take over a warning after lines behind it, and count those before it that were left out."""
+        process = self.process(entry)
+        if process is None:
+            return
+        record = self._log.processes[process]
+        newest, words = record.last_line, record.last_text
+        meaning.apply(record, entry, number)
+        if newest > number:
+            record.last_line, record.last_text = newest, words
+        record.warnings_total += skipped
+        if len(record.warnings) > 1 and record.warnings[-2].line > number:
+            record.warnings.sort(key=lambda warning: warning.line)
+
     def call(self, entry: NcclLine) -> int | None:
         """The communicator of a call line; None for other lines and for calls that can't be placed."""
         caller = self.caller(entry)
@@ -85,7 +99,7 @@ class Table:
 
     def caller(self, entry: NcclLine) -> Caller | None:
         """Who calls, as long as the pointer means the same communicator."""
-        found = CALL.search(entry.message)
+        found = CALL.search(entry.message) if b"opCount " in entry.message else None
         process = self.process(entry) if found else None
         if found is None or process is None:
             return None

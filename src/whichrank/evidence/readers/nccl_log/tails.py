@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
+from whichrank.evidence.text.chunks import Readable
 from whichrank.records.nccl import KeptLines
 
 Places = npt.NDArray[np.int64]
@@ -15,14 +14,6 @@ Places = npt.NDArray[np.int64]
 # Lines nearer than this are read together; at most so many: a read stays below 20 MB.
 _GAP = 4096
 _LINES_PER_READ = 1024
-
-
-class Readable(Protocol):
-    """A stream in which one can go back."""
-
-    def seek(self, offset: int, /) -> int: ...
-
-    def read(self, size: int, /) -> bytes | None: ...
 
 
 def kept_calls(slots: int) -> int:

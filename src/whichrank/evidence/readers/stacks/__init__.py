@@ -55,11 +55,10 @@ def read(item: Item) -> Reading:
     titles: dict[int, pyspy.Title] = {}
     above = ""
     whole, clock = True, Clock(item.mtime_ns)
-    for number, line in _lines(item):
-        if number < 0:
+    for number, text in _lines(item):
+        if number < 0 or spy.full:
             whole = False
             break
-        text = line.decode("utf-8", "replace").rstrip("\r\n")
         if spy.feed(number, text):
             continue
         if debugger.feed(number, text):
@@ -71,7 +70,7 @@ def read(item: Item) -> Reading:
             continue
         spy.entitle(text)
         above = text if text.strip(" `~") else above  # a fence may stand between a title and its stack
-        voice = listen(line, clock)
+        voice = listen(text.encode(), clock)
         key = (voice.speaker, voice.rank)
         if key not in faults:
             if not (faulthandler.begins(voice.text) or voice.text.startswith(("Fatal Python", "Timeout ("))):
@@ -121,14 +120,15 @@ def _spoken(stack: ProcessStack, voice: Voice) -> ProcessStack:
     return replace(stack, rank=voice.rank, local_rank=voice.local_rank, pid=voice.pid, host=voice.host)
 
 
-def _lines(item: Item) -> Iterator[tuple[int, bytes]]:
+def _lines(item: Item) -> Iterator[tuple[int, str]]:
     """Numbered lines; number -1 where the file is longer than will be read."""
     number, size = 0, 0
     for chunk in chunks(item.path):
         size += len(chunk)
-        for line in chunk.splitlines():
-            number += 1
-            yield number, line[:LONGEST]
+        text = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in chunk else chunk
+        lines = text.removesuffix(b"\n").decode("utf-8", "replace").split("\n")
+        yield from ((at, line[:LONGEST]) for at, line in enumerate(lines, number + 1))
+        number += len(lines)
         if size > _MOST_BYTES:
-            yield -1, b""
+            yield -1, ""
             return

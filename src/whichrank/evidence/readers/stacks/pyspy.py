@@ -113,10 +113,14 @@ class TextParser:
         """True where the line is py-spy's."""
         if self._title is not None and self._process is None and (frame := _frame(text)) is not None and frame.line:
             self._begin_process(None, "", line)  # all headings were left out but the one somebody wrote
-        if text.startswith(" ") and self._is_heading_alone() and _frame(text) is not None:
-            self._thread = (_MAIN, None, "unknown", line, [])  # the headings of threads were left out
-        if text.startswith(" ") and self._thread is not None and self._feed_frame(text, self._thread[4]):
-            return True
+        if text.startswith(" ") and (self._thread is not None or self._is_heading_alone()):
+            frame = _frame(text)
+            if frame is not None:
+                if self._thread is None:
+                    self._thread = (_MAIN, None, "unknown", line, [])  # the headings of threads were left out
+                if len(self._thread[4]) < _MOST_FRAMES:
+                    self._thread[4].append(frame)
+                return True
         if not text.startswith(_HEADERS):
             found = _ERROR.match(text) if any(map(text.__contains__, _TROUBLES)) else None
             self.errors += [(found[1] or found[2])[:300]] if found else []
@@ -133,12 +137,6 @@ class TextParser:
         else:
             return False
         return True
-
-    def _feed_frame(self, text: str, frames: list[Frame]) -> bool:
-        frame = _frame(text)
-        if frame is not None and len(frames) < _MOST_FRAMES:
-            frames.append(frame)
-        return frame is not None
 
     def _begin_thread(self, line: int, match: re.Match[str]) -> None:
         self._end_thread()
@@ -168,6 +166,11 @@ class TextParser:
     def end(self) -> None:
         self._end_process()
 
+    @property
+    def full(self) -> bool:
+        """Whether no more processes are kept."""
+        return len(self.stacks) >= _MOST_PROCESSES
+
     def _is_heading_alone(self) -> bool:
         return self._thread is None and self._process is not None and not self._process.threads
 
@@ -182,7 +185,7 @@ class TextParser:
 
     def _end_process(self) -> None:
         self._end_thread()
-        if self._process is not None and self._process.threads and len(self.stacks) < _MOST_PROCESSES:
+        if self._process is not None and self._process.threads and not self.full:
             self.stacks.append(self._process.built(self._source))
         self._process = None
 

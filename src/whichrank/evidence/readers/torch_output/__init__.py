@@ -17,7 +17,7 @@ from whichrank.evidence.text.lines import Piece, Pieces
 from whichrank.evidence.text.prefixes import clock_of, hint_of_path, listen
 from whichrank.evidence.text.repeated_lines import Held, Often, key_of, speaker
 from whichrank.evidence.text.text_file import LONGEST, bounded, is_text
-from whichrank.evidence.text.words import Place
+from whichrank.evidence.text.words import Found
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.events.run_state import LossNonfinite, RunFinished
 from whichrank.records.log import FINITE
@@ -96,7 +96,7 @@ class Listener:
         self._breaks = 0
         self._cut = 0
 
-    def take(self, chunk: Chunk, found: list[Place]) -> None:
+    def take(self, chunk: Chunk, found: Found) -> None:
         """Hear the lines with words in them, and those that may belong to an open message."""
         self._breaks += chunk.breaks
         pieces, hearing = Pieces(chunk, found), self._hearing
