@@ -9,7 +9,8 @@ from types import ModuleType
 from whichrank.evidence.intake import collect
 from whichrank.facts.rule_rows import rows
 from whichrank.flows.diagnose.reading import read_all
-from whichrank.timeline.case import Case, build_case
+from whichrank.timeline.assemble import build_case
+from whichrank.timeline.case import Case
 
 Files = dict[str, str]
 

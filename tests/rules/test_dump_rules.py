@@ -15,7 +15,8 @@ from whichrank.flows.discovery import discover_rules
 from whichrank.model.contracts import Item
 from whichrank.model.findings import Finding
 from whichrank.records.stack import ProcessStack
-from whichrank.timeline.case import Case, build_case
+from whichrank.timeline.assemble import build_case
+from whichrank.timeline.case import Case
 
 RULES = {rule.CODE: rule for rule in discover_rules()}
 

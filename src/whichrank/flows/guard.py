@@ -13,7 +13,8 @@ from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Source
 from whichrank.model.verdict import Diagnosis
 from whichrank.records.guard import GuardFile
-from whichrank.timeline.case import Case, build_case
+from whichrank.timeline.assemble import build_case
+from whichrank.timeline.case import Case
 
 
 def read(paths: Sequence[Path]) -> tuple[list[GuardFile], list[Source]]:

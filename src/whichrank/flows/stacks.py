@@ -13,7 +13,8 @@ from whichrank.fleet.local import Failure
 from whichrank.flows.diagnose.reading import Progress, outcomes_of
 from whichrank.model.views import StackReport, Unseen
 from whichrank.records.stack import ProcessStack
-from whichrank.timeline.case import Case, build_case
+from whichrank.timeline.assemble import build_case
+from whichrank.timeline.case import Case
 from whichrank.timeline.job_state.stack_tree import chosen, merged
 
 

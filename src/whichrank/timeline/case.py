@@ -3,65 +3,50 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from whichrank.model.evidence import Source
-from whichrank.records.dump import Dump, Frame, GroupMembers
+from whichrank.records.dump import Frame
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport
 from whichrank.records.events.communication import GlooTimeout
 from whichrank.records.events.messages import KnownMessage
-from whichrank.records.events.processes import Traceback
 from whichrank.records.events.watchdog import DumpSignal, WatchdogTimeout
-from whichrank.records.hardware import KernelEvent
 from whichrank.records.log import Progress
-from whichrank.records.of_kind import of_kind
-from whichrank.records.placement import Placement
-from whichrank.records.stack import ProcessStack, has_native_frames, main_thread
+from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.clocks.collectives import Clock, align
-from whichrank.timeline.clocks.hosts import on_one_clock, refined
-from whichrank.timeline.clocks.log_times import with_year
+from whichrank.timeline.clocks.hosts import refined
 from whichrank.timeline.collectives.arrivals import Late, find_late
-from whichrank.timeline.collectives.lineup import Lineup, line_up
+from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.point_to_point import left_exchange, without_receivers
 from whichrank.timeline.collectives.troubles.root import find_troubles, in_progress
 from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble, after_the_shift
 from whichrank.timeline.collectives.unrecorded import BY_ABSENCE, cycle
-from whichrank.timeline.hardware import Hardware, gather, read_by_others
+from whichrank.timeline.hardware import Hardware
 from whichrank.timeline.identity.coords import coordinates
-from whichrank.timeline.identity.file_hosts import hosts_of_files
-from whichrank.timeline.identity.groups import with_members
-from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.who import (
     People,
-    is_launcher,
-    meet,
     short_name,
-    with_likely_ranks,
-    with_ranks_of_only_group,
 )
 from whichrank.timeline.job_state.outcome import Finish, finish
-from whichrank.timeline.job_state.own_reports import without_own_reports
 from whichrank.timeline.job_state.statements import Index
-from whichrank.timeline.job_state.trials import without_failed_trials
 
 _GPUS_OF_A_NODE = 16
 
 E = TypeVar("E", bound=Event)
-_Told = Event | KernelEvent | ProcessStack
 
 if TYPE_CHECKING:
     from whichrank.records.clue import CodeClue
     from whichrank.records.guard import GuardFile
     from whichrank.records.host import HostClock
-    from whichrank.records.nccl import CommCalls, NcclProcess
+    from whichrank.records.nccl import NcclProcess
     from whichrank.records.outline import Loop
     from whichrank.records.profiles.step_parts import StepParts
     from whichrank.records.rank_values import RankValues
@@ -112,9 +97,9 @@ class Case(Struct, dict=True):
     branches: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """The lines of the scripts that are not reached every time, by file."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
-    natives: dict[int, ProcessStack] = field(default_factory=dict)
-    """Stacks with C frames."""
     """By global rank; the newest of each."""
+    natives: dict[int, ProcessStack] = field(default_factory=dict)
+    """Those with C frames."""
     unplaced: list[ProcessStack] = field(default_factory=list)
     """Stacks of which nothing says whose they are."""
     set_aside: list[Source] = field(default_factory=list)
@@ -287,165 +272,3 @@ class Case(Struct, dict=True):
         for number, event in enumerate((*self.log_events, *self.sightings)):
             kinds[type(event)].append((number, event))
         return kinds
-
-
-def build_case(records: Iterable[Any]) -> Case:
-    """Choose the run, line up what belongs to it, and say what was left out."""
-    pile = _with_hosts_of_files(without_own_reports(records))
-    run = choose_run([r for r in pile if isinstance(r, Dump)])
-    logs = of_kind(pile, "nccl.NcclLog")
-    nccl = [process for log in logs for process in log.processes]
-    ras = of_kind(pile, "ras.RasReport")
-    stacks = [r for r in pile if isinstance(r, ProcessStack)]
-    events = with_year(
-        [r for r in pile if isinstance(r, Event) and not isinstance(r, KnownMessage)],
-        [dump.newest_ns for dump in run.dumps],
-    )
-    lineup = line_up(with_members(run.dumps, [r for r in pile if isinstance(r, GroupMembers)]), release=True)
-    events = with_likely_ranks(with_ranks_of_only_group(events), lineup.world if lineup else 0)
-    stacks = [replace(s, rank=None) if (s.rank or 0) > LARGEST_WORLD else s for s in stacks]
-    placements = [r for r in pile if isinstance(r, Placement)]
-    hosts = {r.host for r in pile if isinstance(r, KernelEvent) and r.host}
-    dumped, world = (lineup.dumped, lineup.world) if lineup else ((), 0)
-    people = meet(dumped, world, nccl, ras, events, stacks, placements, hosts)
-    calls = _line_up_calls([part for log in logs for part in log.calls], people)
-    clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}
-    return Case(
-        lineup=lineup or calls,
-        calls=calls,
-        people=people,
-        log_events=on_one_clock(_placed(events, people), clocks),
-        progress=[r for r in pile if isinstance(r, Progress)],
-        rank_values=of_kind(pile, "rank_values.RankValues"),
-        step_parts=of_kind(pile, "profiles.step_parts.StepParts"),
-        nccl=nccl,
-        nccl_versions=[version for log in logs for version in log.versions],
-        ras=ras,
-        loops={file: loops for r in of_kind(pile, "outline.Outline") for file, loops in r.loops.items()},
-        branches={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.branches.items()},
-        sightings=_blamed(_placed(_as_raised(without_failed_trials(read_by_others(pile)), events), people), people),
-        trials=of_kind(pile, "trial.Trial"),
-        complaints=of_kind(pile, "trial.Complaint"),
-        clues=of_kind(pile, "clue.CodeClue"),
-        stacks=_by_rank(stacks, people),
-        natives=_by_rank([s for s in stacks if has_native_frames(s)], people),
-        unplaced=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
-        set_aside=_aside(run.aside, run.unplaced),
-        has_dumps=lineup is not None,
-        host_clocks=clocks,
-        guards=of_kind(pile, "guard.GuardFile"),
-        steps=_profiles(pile),
-        hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
-    )
-
-
-def _with_hosts_of_files(pile: Sequence[Any]) -> list[Any]:
-    """Statements and stacks with the host that their file is of, where they don't name one."""
-    told = [r for r in pile if isinstance(r, _Told)]
-    named = {r.host for r in told if r.host} | {
-        p.host for r in of_kind(pile, "nccl.NcclLog") for p in r.processes if p.host
-    }
-    hosts = hosts_of_files((_source(r) for r in told), named - {"localhost"})
-    if not hosts:
-        return list(pile)
-    return [
-        _on_host(r, hosts[_source(r)]) if isinstance(r, _Told) and r.host is None and _source(r) in hosts else r
-        for r in pile
-    ]
-
-
-def _on_host(record: _Told, host: str) -> _Told:
-    return structs.replace(record, host=host) if isinstance(record, Event) else replace(record, host=host)
-
-
-def _source(record: _Told) -> str:
-    return record.source if isinstance(record, ProcessStack) else record.ref.source
-
-
-def _profiles(pile: Iterable[Any]) -> Steps | None:
-    """The profiles together; what compares them is loaded only where there are any."""
-    profiles = of_kind(pile, "profiles.steps.RankSteps")
-    if not profiles:
-        return None
-    from whichrank.timeline.steps.analysis import together
-
-    return together(profiles)
-
-
-def _signs_of_life(lineup: Lineup | None, events: Iterable[Event], pile: Iterable[Any]) -> list[int]:
-    """Times at which the job did or said something."""
-    times = [int(t) for t in (lineup.created.min(), lineup.created.max())] if lineup and len(lineup) else []
-    for event in events:
-        if event.time_ns:
-            # Who timed out had begun to wait as long before.
-            times += [event.time_ns, event.time_ns - event.waited_ms * 10**6]
-    return times + [int(t) for r in pile if isinstance(r, Progress) and len(r) for t in (r.time_ns[0], r.time_ns[-1])]
-
-
-def _line_up_calls(calls: Sequence[CommCalls], people: People) -> Lineup | None:
-    if not calls:
-        return None
-    from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
-
-    dumps = calls_as_dumps(calls, people)
-    lineup = line_up(dumps, release=True) if dumps else None
-    if lineup is not None:
-        lineup.locator = "line"
-    return lineup
-
-
-def _placed(events: Sequence[E], people: People) -> list[E]:
-    """Fill in global ranks by pid, and hosts by rank."""
-    placed = []
-    for event in events:
-        rank = event.rank if event.rank is not None else people.rank_of(event.pid, event.host)
-        host = event.host or (people.host_of(rank) if rank is not None else None)
-        placed.append(
-            structs.replace(event, rank=rank, host=host) if (rank, host) != (event.rank, event.host) else event
-        )
-    return placed
-
-
-def _as_raised(sightings: Sequence[KnownMessage], events: Sequence[Event]) -> list[KnownMessage]:
-    """Messages within a traceback that one rank printed for another are of the rank that raised it."""
-    raised: dict[tuple[str, int], int] = {}
-    for event in events:
-        if isinstance(event, Traceback) and event.rank is not None and event.of_another:
-            span = range(event.line, event.line + 2 * len(event.frames) + 3)
-            raised.update({(event.ref.source, line): event.rank for line in span})
-    if not raised:
-        return list(sightings)
-    return [structs.replace(s, rank=raised.get((s.ref.source, s.line), s.rank)) for s in sightings]
-
-
-def _blamed(messages: Sequence[KnownMessage], people: People) -> list[KnownMessage]:
-    """Fill in the rank that a message is about, where it names the process."""
-    ranks = [_rank_by_pid(message.captures, people) for message in messages]
-    return [
-        message if rank is None else structs.replace(message, captures={**message.captures, "culprit": str(rank)})
-        for message, rank in zip(messages, ranks, strict=True)
-    ]
-
-
-def _rank_by_pid(captures: dict[str, str], people: People) -> int | None:
-    """The rank whose process a message names as the one it is about."""
-    pid = captures.get("culprit_pid", "")
-    return people.rank_of(int(pid)) if pid.isdigit() else None
-
-
-def _rank(stack: ProcessStack, people: People) -> int | None:
-    return stack.rank if stack.rank is not None else people.rank_of(stack.pid, stack.host)
-
-
-def _by_rank(stacks: Sequence[ProcessStack], people: People) -> dict[int, ProcessStack]:
-    found: dict[int, ProcessStack] = {}
-    for stack in sorted(stacks, key=lambda s: s.taken_at or 0):
-        rank = _rank(stack, people)
-        if rank is not None and not is_launcher(stack):
-            found[rank] = stack
-    return found
-
-
-def _aside(aside: Iterable[tuple[Dump, str]], unplaced: Iterable[Dump]) -> list[Source]:
-    told = [Source(d.source, "flight_recorder", "ignored", why) for d, why in aside]
-    return told + [Source(d.source, "flight_recorder", "ignored", "nothing tells which rank this is") for d in unplaced]

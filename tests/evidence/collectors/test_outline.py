@@ -12,7 +12,7 @@ from tests.timeline.by_hand import Did, dump
 from whichrank.evidence.collectors.outline import branches, loops, of_stacks, parsed
 from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop, Outline
-from whichrank.timeline.case import build_case
+from whichrank.timeline.assemble import build_case
 
 SCRIPT = """\
 for epoch in range(3):

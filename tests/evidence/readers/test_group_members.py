@@ -11,7 +11,7 @@ from whichrank.evidence.readers.group_members import read, sniff
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.records.dump import GroupMembers
-from whichrank.timeline.case import build_case
+from whichrank.timeline.assemble import build_case
 from whichrank.worker.groups import ranges
 
 

@@ -29,7 +29,8 @@ from whichrank.rules.host_resources import host_lost
 from whichrank.run.nodes import nodes_file
 from whichrank.run.nodes.judgement import restored, shortened
 from whichrank.run.nodes.nodes_file import Entry
-from whichrank.timeline.case import Case, build_case
+from whichrank.timeline.assemble import build_case
+from whichrank.timeline.case import Case
 from whichrank.timeline.clocks.collectives import Clock
 from whichrank.timeline.clocks.hosts import on_one_clock, refined
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.evidence.summary import many_ranks
-from whichrank.timeline.case import build_case
+from whichrank.timeline.assemble import build_case
 from whichrank.timeline.collectives import positions
 
 WORLD = 2048

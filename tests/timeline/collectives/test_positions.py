@@ -9,7 +9,8 @@ from tests.jobs.pretend_dumps import read, write
 from whichrank.model.findings import Subject
 from whichrank.model.verdict import Diagnosis, Position, RankInfo, Verdict
 from whichrank.report import load
-from whichrank.timeline.case import Case, build_case
+from whichrank.timeline.assemble import build_case
+from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import positions
 
 

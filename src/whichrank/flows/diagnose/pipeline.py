@@ -26,7 +26,8 @@ from whichrank.model.verdict import Diagnosis, JobInfo, PhaseSeen, ScheduledJob
 from whichrank.records.events.communication import GlooTimeout, PeerClosed
 from whichrank.records.events.launchers import ElasticFailure, ProcessExit, SchedulerJob
 from whichrank.records.events.watchdog import WatchdogTimeout
-from whichrank.timeline.case import Case, build_case
+from whichrank.timeline.assemble import build_case
+from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import positions
 from whichrank.timeline.job_state.joined import joined
 from whichrank.timeline.job_state.outcome import at_work, observed

@@ -265,7 +265,7 @@ def case_of(evidence: Path) -> Any:
     """All that the readers make of a folder, lined up."""
     from whichrank.evidence.intake import collect
     from whichrank.flows.diagnose.reading import read_all
-    from whichrank.timeline.case import build_case
+    from whichrank.timeline.assemble import build_case
 
     with collect([evidence]) as intake:
         results = read_all(intake.items, jobs=1, progress=None)
