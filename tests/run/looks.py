@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from whichrank.model.last_words import JOINED
-from whichrank.run.watch.alarm import Alarm, RankState
+from whichrank.run.watch.alarm import Alarm
+from whichrank.run.watch.silence import RankState
 
 
 def rank(number: int, count: int, *, waiting: bool = False, phase: int = JOINED, busy: bool = False) -> RankState:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from whichrank.worker.children import hear_the_end
+from whichrank.worker.exits import hear_the_end
 
 
 def child(how, path):

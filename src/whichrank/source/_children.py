@@ -11,6 +11,7 @@ from whichrank.facts.environment import catalogue, in_family
 from whichrank.source._constants import Constants, returns
 from whichrank.source._environ import Pair, is_environ, named
 from whichrank.source._names_only import names_only
+from whichrank.source.nodes import last_name
 
 _STARTS = frozenset({
     "run", "Popen", "call", "check_call", "check_output", "execve", "execvpe", "execle", "execlpe", "spawnve",
@@ -200,5 +201,5 @@ class _Dictionaries:
 
 
 def _speaks_of_env(node: ast.AST) -> bool:
-    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    name = last_name(node)
     return bool(re.search(r"env", name, re.IGNORECASE)) or (bool(name) and (in_family(name) or name in catalogue()))

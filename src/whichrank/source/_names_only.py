@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from whichrank.source._constants import Constants
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import last_name, walk
 
 _VIEWS = frozenset({"items", "keys", "values", "get"})
 _TELLS = frozenset({
@@ -56,7 +56,7 @@ def _passes_on(parent: ast.AST, node: ast.AST) -> bool:
 def _may_set(node: ast.AST) -> bool:
     """An element that is assigned, a call that may hand the name on, a text such as NAME=VALUE."""
     if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = last_name(node.func)
         return name not in _TELLS | _VIEWS | _SAME
     if isinstance(node, ast.Subscript):
         return isinstance(node.ctx, ast.Store)

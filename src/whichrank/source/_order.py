@@ -8,7 +8,6 @@ happened afterwards.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -18,7 +17,9 @@ from msgspec.structs import replace
 from whichrank.facts.environment import catalogue
 from whichrank.source._constants import Constants
 from whichrank.source._environ import set_in_loop, sets, sets_by_name
-from whichrank.source.nodes import walk
+from whichrank.source._landmarks import chooses_device, guesses_device, hooks, makes_group, touches_cuda
+from whichrank.source._program_file import File, Function
+from whichrank.source.nodes import called_as, last_name, walk
 
 IMPORT, GROUP, CUDA = "torch is imported", "the process group is made", "CUDA is in use"
 DEVICE = "a device is chosen"
@@ -32,7 +33,6 @@ class Seen(NamedTuple):
 
 
 State: TypeAlias = dict[str, Seen]
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Read while torch is imported (tried on 2.13.0): setting them afterwards changes nothing.
 AT_IMPORT = frozenset({"TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL"})
@@ -40,51 +40,7 @@ AT_CUDA = frozenset({
     "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
     "CUDA_MODULE_LOADING", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "HIP_VISIBLE_DEVICES",
 })  # fmt: skip
-_MAKES_GROUP = frozenset(
-    {
-        "init_process_group",
-        "init_distributed",
-        "init_device_mesh",
-        "initialize_megatron",
-        "Accelerator",
-        "PartialState",
-        "TrainingArguments",
-        "Seq2SeqTrainingArguments",
-        "SFTConfig",
-        "DPOConfig",
-        "GRPOConfig",
-        "parse_args_into_dataclasses",
-    }
-)
-# Lightning makes the process group before it calls any of these; so do the loops that call callbacks.
-_HOOKS = frozenset(
-    {
-        "setup",
-        "configure_model",
-        "configure_optimizers",
-        "training_step",
-        "validation_step",
-        "forward",
-        "train_dataloader",
-        "val_dataloader",
-        "configure_sharded_model",
-        "test_step",
-    }
-)
-_HOOK_OWNERS = ("LightningModule", "LightningDataModule", "Callback", "TrainerCallback")  # fmt: skip
-_COLLECTIVES = frozenset({
-    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_single", "all_gather_object", "all_to_all",
-    "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "gather", "reduce",
-    "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "scatter", "send", "recv", "isend", "irecv",
-    "new_group",
-})  # fmt: skip
-_USES_CUDA = frozenset({
-    "set_device", "init", "synchronize", "current_device", "empty_cache", "mem_get_info",
-    "get_device_properties", "get_device_name",
-    "get_device_capability", "memory_allocated", "Stream", "Event", "current_stream",
-})  # fmt: skip
 _NEW_PROCESS = frozenset({"spawn", "start_processes", "Process", "Popen", "Pool"})
-_NAMES = re.compile(r"\b([A-Z][A-Z0-9_]+)=")
 STEP_LIMIT, CALL_DEPTH = 50_000, 12
 
 
@@ -99,83 +55,6 @@ class Found(Struct, frozen=True):
     event_label: str = ""
 
 
-class OwnClass(Struct):
-    """A class of the program: its methods, and its fields by name."""
-
-    node: ast.ClassDef
-    methods: dict[str, Function] = field(default_factory=dict)
-    fields: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for inner in self.node.body:
-            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
-                self.methods.setdefault(inner.name, inner)
-        targets: list[ast.expr] = [n.target for n in self.node.body if isinstance(n, ast.AnnAssign)]
-        targets += [target for n in self.node.body if isinstance(n, ast.Assign) for target in n.targets]
-        self.fields = tuple(target.id for target in targets if isinstance(target, ast.Name))
-
-
-class File(Struct):
-    """A file that is followed: its functions, and what its names stand for."""
-
-    tree: ast.Module
-    environ: frozenset[str]
-    constants: Constants | None = None
-    label: str = ""
-    functions: dict[str, Function] = field(default_factory=dict)
-    classes: dict[str, OwnClass] = field(default_factory=dict)
-    objects: dict[str, str] = field(default_factory=dict)
-    """Variables and attributes that hold an object, with the name of its class."""
-
-    def __post_init__(self) -> None:
-        for node in walk(self.tree) if not self.functions else ():
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self.functions.setdefault(node.name, node)
-            elif isinstance(node, ast.ClassDef):
-                self.classes.setdefault(node.name, OwnClass(node))
-                if first := self.classes[node.name].methods.get("__init__"):
-                    self.functions.setdefault(node.name, first)
-            elif isinstance(node, ast.Assign):
-                self._held(node.targets[0], node.value)
-            elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-                self._held(node.optional_vars, node.context_expr)
-
-    def _held(self, target: ast.expr, value: ast.expr) -> None:
-        if (
-            isinstance(value, ast.Call)
-            and isinstance(value.func, ast.Name)
-            and isinstance(target, ast.Name | ast.Attribute)
-        ):
-            self.objects[_dotted(target)] = value.func.id
-
-    def class_of(self, node: ast.expr) -> str:
-        """The class of the object that an expression is; empty where that is not known."""
-        if isinstance(node, ast.Call):
-            return node.func.id if isinstance(node.func, ast.Name) else ""
-        return self.objects.get(_dotted(node), "") if isinstance(node, ast.Name | ast.Attribute) else ""
-
-    def named_settings(self) -> Iterator[str]:
-        """Variables of the catalogue that dictionaries in this file name."""
-        keys = (key for node in walk(self.tree) if isinstance(node, ast.Dict) for key in node.keys)
-        names = (key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
-        return (name for name in names if name in catalogue())
-
-    def written_in(self, function: Function) -> Iterator[str]:
-        """Names that a method may put into the environment by loops over its object: fields, and what fills it."""
-        owners = {name for name, owner in self.classes.items() if function in owner.methods.values()}
-        arguments = (*function.args.posonlyargs, *function.args.args)
-        owners |= {last_name(a.annotation) for a in arguments if a.annotation is not None}
-        assigned = self.constants.assigned if self.constants is not None else {}
-        for text in (value for argument in arguments for value in assigned.get(argument.arg, ())):
-            if isinstance(text, ast.Constant) and isinstance(text.value, str):  # "NCCL_DEBUG=INFO …"
-                yield from _NAMES.findall(text.value)
-        for name in sorted(owners & self.classes.keys()):
-            yield from self.classes[name].fields
-            for node in walk(self.tree):
-                if isinstance(node, ast.Call) and last_name(node.func) == name:
-                    yield from (keyword.arg for keyword in node.keywords if keyword.arg)
-
-
 Elsewhere: TypeAlias = Callable[[str, str], "tuple[File, Function] | None"]
 """The function of another file that a call means: by the label of the calling file, and the name as written."""
 Known: TypeAlias = dict[tuple[Function, frozenset[str]], State]
@@ -184,30 +63,28 @@ Known: TypeAlias = dict[tuple[Function, frozenset[str]], State]
 
 def too_late(tree: ast.Module, environ: frozenset[str], constants: Constants | None = None) -> list[Found]:
     """Settings that come too late, in the order of their lines."""
-    return late_in(File(tree, environ, constants))
-
-
-def late_in(file: File, elsewhere: Elsewhere | None = None, known: Known | None = None) -> list[Found]:
-    """Settings that come too late in a file, or in what it calls; functions that are known are not followed again."""
-    return followed(file, elsewhere, known)[0]
+    return followed(File(tree, environ, constants))[0]
 
 
 def followed(
     file: File, elsewhere: Elsewhere | None = None, known: Known | None = None
 ) -> tuple[list[Found], list[tuple[Seen, Seen]]]:
-    """The same, and barriers that come before any device is chosen, each with what made the process group."""
-    walk = _Walk(file, elsewhere, known if known is not None else {})
-    end = walk.block(file.tree.body, {}) or {}
+    """Settings that come too late in a file, or in what it calls; functions that are known are not followed again.
+
+    Also barriers that come before any device is chosen, each with what made the process group.
+    """
+    way = _Walk(file, elsewhere, known if known is not None else {})
+    end = way.block(file.tree.body, {}) or {}
     # Functions that other files call run after this module's imports, and after nothing else that is known.
     imported: State = {IMPORT: end[IMPORT]} if IMPORT in end else {}
-    hooks = dict(_hooks(file.tree))
+    late = dict.fromkeys(hooks(file.tree))
     for function in list(file.functions.values()):
-        followed = function in walk.entered or (function, frozenset(imported)) in walk.known
-        if not followed and function not in hooks:
-            walk.enter(function, dict(imported))
-    for function, event in hooks.items():
-        walk.enter(function, {**imported, GROUP: Seen(event, file.label)})
-    return sorted(walk.found.values(), key=lambda found: getattr(found.node, "lineno", 0)), walk.barriers
+        followed = function in way.entered or (function, frozenset(imported)) in way.known
+        if not followed and function not in late:
+            way.enter(function, dict(imported))
+    for function in late:
+        way.enter(function, {**imported, GROUP: Seen(function, file.label)})
+    return sorted(way.found.values(), key=lambda found: getattr(found.node, "lineno", 0)), way.barriers
 
 
 class _Walk(Struct):
@@ -275,7 +152,7 @@ class _Walk(Struct):
             self.returned[-1].append(dict(state))
         ends = isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            ends = ends or _dotted(node.value.func) in {"sys.exit", "exit", "quit", "os._exit"}
+            ends = ends or called_as(node.value.func) in {"sys.exit", "exit", "quit", "os._exit"}
         return None if ends else state
 
     def branch(self, node: ast.If, state: State) -> State | None:
@@ -305,7 +182,7 @@ class _Walk(Struct):
         return state
 
     def call(self, node: ast.Call, state: State) -> State:
-        name, dotted = last_name(node.func), _dotted(node.func)
+        name, dotted = last_name(node.func), called_as(node.func)
         own = isinstance(node.func, ast.Name) or dotted.startswith(("self.", "cls."))
         function, file = self.file.functions.get(name) if own else None, self.file
         if function is None and self.elsewhere is not None and (found := self.elsewhere(file.label, dotted)):
@@ -314,15 +191,15 @@ class _Walk(Struct):
             file, function = found
         if function is not None:
             state = self._followed(node, file, function, state)
-        if name == "barrier" and GROUP in state and DEVICE not in state and _guesses_device(node, dotted):
+        if name == "barrier" and GROUP in state and DEVICE not in state and guesses_device(node, dotted):
             self.barriers.append((Seen(node, self.file.label), state[GROUP]))
-        if _chooses_device(node, name, dotted):
+        if chooses_device(node, name, dotted):
             state.setdefault(DEVICE, Seen(node, self.file.label))
         if name == "destroy_process_group":
             state.pop(GROUP, None)
-        elif name in _MAKES_GROUP or _makes_group(dotted) or _is_collective(name, dotted):
+        elif makes_group(name, dotted):
             state.setdefault(GROUP, Seen(node, self.file.label))
-        elif _touches_cuda(node, name, dotted):
+        elif touches_cuda(node, name, dotted):
             state.setdefault(CUDA, Seen(node, self.file.label))
         return state
 
@@ -345,7 +222,7 @@ class _Walk(Struct):
             if last_name(base) in self.file.classes:
                 found = self.file.classes[last_name(base)].methods.get(name)
                 return None if found is None else (self.file, found)
-            if self.elsewhere is not None and (there := self.elsewhere(self.file.label, f"{_dotted(base)}.{name}")):
+            if self.elsewhere is not None and (there := self.elsewhere(self.file.label, f"{called_as(base)}.{name}")):
                 return there
         return None
 
@@ -448,72 +325,3 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
         if not isinstance(child, ast.Lambda | ast.stmt):
             yield from _evaluated(child)
     yield node
-
-
-def _makes_group(dotted: str) -> bool:
-    """`trainer.fit`, `fabric.launch` and others that make the group inside."""
-    owner, _, name = dotted.lower().rpartition(".")
-    fits = name in {"fit", "train", "validate", "test", "predict"} and owner.endswith("trainer")
-    return dotted in {"deepspeed.initialize", "hvd.init"} or fits or (name == "launch" and owner.endswith("fabric"))
-
-
-def _late_hook(name: str) -> bool:
-    """Lightning 1 calls prepare_data and this one hook before it makes the group."""
-    return name.startswith("on_") and name != "on_before_accelerator_backend_setup"
-
-
-def _hooks(tree: ast.Module) -> Iterator[tuple[Function, ast.AST]]:
-    """Methods of Lightning's and others' classes that run when the group is there already."""
-    for node in walk(tree):
-        if isinstance(node, ast.ClassDef) and any(_dotted(b).endswith(_HOOK_OWNERS) for b in node.bases):
-            for inner in node.body:
-                if isinstance(inner, ast.FunctionDef) and (inner.name in _HOOKS or _late_hook(inner.name)):
-                    yield inner, inner
-
-
-def _is_collective(name: str, dotted: str) -> bool:
-    return name in _COLLECTIVES and ("dist" in dotted.split(".")[:-1] or "distributed" in dotted)
-
-
-def _guesses_device(node: ast.Call, dotted: str) -> bool:
-    """A barrier of torch that is not told its device; one that is given a group may be on the CPU."""
-    given = node.args or any(keyword.arg in {"device_ids", "group", None} for keyword in node.keywords)
-    return not given and (_is_collective("barrier", dotted) or dotted == "barrier")
-
-
-def _chooses_device(node: ast.Call, name: str, dotted: str) -> bool:
-    if name == "init_process_group":
-        return any(keyword.arg in {"device_id", None} for keyword in node.keywords)
-    return name in {"set_device", "set_default_device"} or dotted.endswith("cuda.device")
-
-
-def _touches_cuda(node: ast.Call, name: str, dotted: str) -> bool:
-    if ".cuda." in dotted and name in _USES_CUDA:
-        return True
-    if isinstance(node.func, ast.Attribute) and name == "cuda":
-        return True
-    values = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "device")]
-    moves = isinstance(node.func, ast.Attribute) and (name == "to" or dotted.startswith("torch."))
-    return (
-        moves
-        and name != "device"
-        and any(isinstance(v, ast.Constant) and isinstance(v.value, str) and v.value.startswith("cuda") for v in values)
-    )
-
-
-def last_name(func: ast.expr) -> str:
-    if isinstance(func, ast.Attribute):
-        return func.attr
-    return func.id if isinstance(func, ast.Name) else ""
-
-
-def _dotted(func: ast.expr) -> str:
-    """`a.b.c` as text; a call in front of it (`Trainer().fit`) counts by its name."""
-    parts: list[str] = []
-    while isinstance(func, ast.Attribute):
-        parts.append(func.attr)
-        func = func.value
-    if isinstance(func, ast.Call):
-        func = func.func if isinstance(func.func, ast.Name) else ast.Name(last_name(func.func))
-    parts.append(func.id if isinstance(func, ast.Name) else "")
-    return ".".join(reversed(parts))

@@ -10,6 +10,7 @@ from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count, Launch, Told
 from whichrank.source._constants import Constants
 from whichrank.source._environ import pairs, sets
+from whichrank.source.nodes import last_name
 
 _PER_HOST = {
     "spawn": "nprocs", "start_processes": "nprocs", "Trainer": "devices", "Fabric": "devices",
@@ -42,7 +43,7 @@ def launches(
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        called = last_name(node.func)
         if called not in _PER_HOST and (asked := _asked_for(node, constants, ref)) is not None:
             asked.backend = backend
             yield asked

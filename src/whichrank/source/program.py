@@ -17,6 +17,7 @@ from whichrank.source import _order, _sizes, rank_numbers
 from whichrank.source._children import Child, children
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names, removed, sets
+from whichrank.source.nodes import last_name
 from whichrank.source.shell.embedded import Given, run_command, run_script
 
 KIND = "python"
@@ -162,7 +163,7 @@ class _Program(Struct):
         passed = {name for name, _, _ in child.pairs}
         remote = {inner for node in ast.walk(self.tree) if _is_remote(node) for inner in ast.walk(node)}
         joins = any(
-            isinstance(node, ast.Call) and _order.last_name(node.func) in {"init_process_group", "Accelerator"}
+            isinstance(node, ast.Call) and last_name(node.func) in {"init_process_group", "Accelerator"}
             for node in ast.walk(self.tree)
             if node not in remote
         )

@@ -1,8 +1,7 @@
-"""Who ends a process without a word: calls of `sys.exit` and `os._exit` leave a traceback, as an exception would.
+"""Ends that the interpreter's hooks don't see: children of `multiprocessing`, and processes that end without a word.
 
-Only in attempts that are run with more evidence (`run --escalate`); in the ones before, such a call notes how far the
-rank came and nothing else, so that two failures can be compared. Copied into the job beside `startup.py`: standard
-library only, and the process ends as it was told to, whatever happens here.
+Copied into the job beside `startup.py`: standard library only, and the process ends as it was told to, whatever happens
+here.
 """
 
 from __future__ import annotations
@@ -24,7 +23,12 @@ class SilentExit(Exception):  # noqa: N818 - it is what the report says
 
 
 def trace(tell: Callable[[BaseException], None], joined: Callable[[], bool]) -> None:
-    """Have `tell` called with what ends this process, if it ends while it has a process group."""
+    """Have `tell` called with what ends this process, if it ends while it has a process group.
+
+    Calls of `sys.exit` and `os._exit` leave a traceback, as an exception would. Only in attempts that are run with more
+    evidence (`run --escalate`); in the ones before, such a call notes how far the rank came and nothing else, so that
+    two failures can be compared.
+    """
     leave, leave_at_once = sys.exit, os._exit
 
     def exit_(status: Any = None, /) -> Any:
@@ -64,3 +68,20 @@ def _called(call: str) -> SilentExit:
         trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
         frame = frame.f_back
     return SilentExit(f"{call} ended this process without a message").with_traceback(trace)
+
+
+def hear_the_end(tell: Callable[[BaseException], None]) -> bool:
+    """Have `tell` called with the exception that ends this child of `multiprocessing`; False where it is none."""
+    process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
+    if util is None or getattr(process, "_parent_process", None) is None:
+        return False
+    util.Finalize(None, _leave, args=(tell,), exitpriority=100)
+    return True
+
+
+def _leave(tell: Callable[[BaseException], None]) -> None:
+    error = sys.exc_info()[1]
+    # torch's `spawn` writes down what the function raised, and leaves by an exit code.
+    raised = (error.__context__ if error.code else None) if isinstance(error, SystemExit) else error
+    if raised is not None:
+        tell(raised)

@@ -10,15 +10,15 @@ from __future__ import annotations
 import atexit
 import os
 import select
-import signal
 import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from whichrank.model import last_words as layout
 from whichrank.worker.lastwords import Recorder
+from whichrank.worker.written import has_group, last_counts, offer_stacks, ready, write_dumps, write_stacks
 
 if TYPE_CHECKING:
     from whichrank.worker.main_thread import MainThread
@@ -50,6 +50,7 @@ class Watch:
         self.folder = folder
         self.recorder = Recorder(folder)
         self.name = f"{self.recorder.words.pid}.{self.recorder.words.start_ticks}"
+        self.place = f"{folder}/{self.name}"
         self.ask = -1
         self.asked = select.poll()
         self.inode = 0
@@ -69,34 +70,22 @@ class Watch:
             return
         _import_all()
         self.recorder.note(phase=max(self.recorder.words.phase, layout.IMPORTING))
-        path = f"{self.folder}/{self.name}.ask"
+        path = f"{self.place}.ask"
         if os.path.lexists(path):  # the process has replaced its program (exec) and starts anew
             os.unlink(path)  # noqa: PTH108
         os.mkfifo(path, 0o600)
         self.ask = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.inode = os.fstat(self.ask).st_ino
         self.asked.register(self.ask, select.POLLIN)
-        self.offer_stacks()
+        self.stacks = offer_stacks(self.place, self.recorder)
         self.thread = threading.Thread(target=self.run, name="whichrank", daemon=True)
         self.thread.start()
-
-    def offer_stacks(self) -> None:
-        """With the interpreter's lock held by a stuck thread no Python runs: a signal that nobody uses still does."""
-        import faulthandler
-
-        number = signal.SIGRTMAX - 3
-        if signal.getsignal(number) is not signal.SIG_DFL:
-            return
-        path = f"{self.folder}/{self.name}.signalled"
-        self.stacks = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        faulthandler.register(number, file=self.stacks, all_threads=True, chain=False)
-        self.recorder.note(stack_signal=int(number), stack_fd=self.stacks)
 
     def run(self) -> None:
         """Beat, and answer when asked; whatever goes wrong ends this thread and nothing else."""
         try:
             from whichrank.worker import surroundings
-            from whichrank.worker.children import hear_the_end
+            from whichrank.worker.exits import hear_the_end
             from whichrank.worker.main_thread import MainThread
             from whichrank.worker.standing import Standing
 
@@ -162,9 +151,9 @@ class Watch:
         changes["flags"] |= before.flags & layout.BELOW
         if before.flags & layout.GUESSED:
             changes.update(_guess(changes["flags"]))
-        c10d = _ready("torch.distributed.distributed_c10d")
+        c10d = ready("torch.distributed.distributed_c10d")
         if c10d is None:
-            if before.phase < layout.IMPORTED and _ready("torch") is not None:
+            if before.phase < layout.IMPORTED and ready("torch") is not None:
                 changes.setdefault("phase", layout.IMPORTED)
         else:
             inside = bool(changes["flags"] & layout.IN_COLLECTIVE)
@@ -190,7 +179,7 @@ class Watch:
     def moves_on(self, main: MainThread, standing: Standing, now: int) -> bool:
         """Every second beat of a job that makes progress: its counters and a glance alone, unless they stand."""
         self.moves = False
-        counts = standing.look(_ready("torch.distributed.distributed_c10d"), now, in_collective=True)
+        counts = standing.look(ready("torch.distributed.distributed_c10d"), now, in_collective=True)
         words = self.recorder.words
         if not counts or (counts["enqueued"], counts["completed"]) == (words.enqueued, words.completed):
             return False
@@ -205,7 +194,7 @@ class Watch:
         """How often the optimizers have stepped, or what a trainer has marked; 0 with a torch that can't tell."""
         from whichrank.worker.marks import MARKS
 
-        optimizer, compiler = _ready("torch.optim.optimizer"), _ready("torch.compiler")
+        optimizer, compiler = ready("torch.optim.optimizer"), ready("torch.compiler")
         if optimizer is None or compiler is None:
             return MARKS.steps
         from whichrank.worker import steps
@@ -231,7 +220,7 @@ class Watch:
         from whichrank.worker import surroundings
 
         surroundings.answer(self.folder, self.name, token, asker)
-        self.write_stacks(token)
+        write_stacks(self.place, token)
         self.dump(token, frames=False)
         if kind == "full" and (self.aside is None or not self.aside.is_alive()):
             # A look-up of many frames takes a while, without the interpreter's lock: the beat goes on meanwhile.
@@ -244,48 +233,15 @@ class Watch:
         except Exception as error:  # noqa: BLE001 - a watcher never disturbs what it watches
             self.complain(error)
 
-    def write_stacks(self, token: str) -> None:
-        import faulthandler
-
-        draft = f"{self.folder}/{self.name}.{token}.part"
-        with open(draft, "wb") as stream:  # noqa: PTH123
-            faulthandler.dump_traceback(file=stream, all_threads=True)
-        os.replace(draft, f"{self.folder}/{self.name}.{token}.stacks")  # noqa: PTH105
-
     def dump(self, token: str, *, frames: bool) -> None:
         """The flight recorders of this process; nothing where torch has none or no group was made."""
-        from whichrank.worker.recorder_frames import without_compiler
-        from whichrank.worker.standing import BINDING, RECORDERS
+        if self.recorder.words.enqueued or has_group():
+            write_dumps(self.place, token, frames=frames)
 
-        binding = sys.modules.get(BINDING)
-        if binding is None or not (self.recorder.words.enqueued or _has_group()):
-            return
-        for function, kind in RECORDERS:
-            taken = getattr(binding, function, None)
-            if taken is None:
-                continue
-            began_ns = time.time_ns()
-            with without_compiler():
-                data = taken(True, frames, False)
-            draft = f"{self.folder}/{self.name}.{token}.part"
-            with open(draft, "wb") as stream:  # noqa: PTH123
-                stream.write(data)
-            # What is in it is as old as the question: the frames were only looked up since.
-            os.utime(draft, ns=(began_ns, began_ns))
-            os.replace(draft, f"{self.folder}/{self.name}.{token}.{kind}")  # noqa: PTH105
-
-    def last_counts(self) -> dict[str, Any]:
+    def note_counts(self) -> None:
         """A job may fail between two beats, the first ones included: who it was, and how far it came."""
-        c10d = _ready("torch.distributed.distributed_c10d")
-        if c10d is None:
-            return {}
-        from whichrank.worker.standing import Standing
-
-        found = Standing().look(c10d, time.time_ns(), in_collective=True)
-        if not found:
-            return {}
-        counts = {name: found[name] for name in ("rank", "world", "enqueued", "completed")}
-        return {**counts, "flags": self.recorder.words.flags & ~layout.GUESSED}
+        if counts := last_counts():
+            self.recorder.note(**counts, flags=self.recorder.words.flags & ~layout.GUESSED)
 
     def failed(self, error: BaseException) -> None:
         """An exception ends this process; never raises."""
@@ -296,9 +252,9 @@ class Watch:
             import traceback
 
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            with open(f"{self.folder}/{self.name}.error", "w", encoding="utf-8", errors="replace") as stream:  # noqa: PTH123
+            with open(f"{self.place}.error", "w", encoding="utf-8", errors="replace") as stream:  # noqa: PTH123
                 stream.write(text[-65536:])
-            self.recorder.note(**self.last_counts())
+            self.note_counts()
             self.dump("end", frames=False)
             from whichrank.worker import surroundings
 
@@ -326,7 +282,7 @@ class Watch:
 def _import_all() -> None:
     """What the thread uses, imported before it runs: a fork in the midst of an import would leave the child half a
     module for good. A process without torch does not pay for it."""
-    from whichrank.worker import children, main_thread, marks, standing, steps, surroundings, waiting  # noqa: F401
+    from whichrank.worker import exits, main_thread, marks, standing, steps, surroundings, waiting  # noqa: F401
 
 
 def _guess(flags: int) -> dict[str, int]:
@@ -337,13 +293,6 @@ def _guess(flags: int) -> dict[str, int]:
     if told.isdigit() and len(told) < 8:
         return {"rank": int(told), "flags": flags}
     return {"flags": flags | layout.GUESSED}
-
-
-def _ready(name: str) -> object | None:
-    """A module that has been imported whole."""
-    module = sys.modules.get(name)
-    spec = getattr(module, "__spec__", None)
-    return None if module is None or getattr(spec, "_initializing", False) else module
 
 
 class _Doorbell:
@@ -360,12 +309,6 @@ class _Doorbell:
                     _watch.complain(error)
 
 
-def _has_group() -> bool:
-    """Whether a process group was there at this moment: the last beat may be older."""
-    world = getattr(_ready("torch.distributed.distributed_c10d"), "_world", None)
-    return getattr(world, "default_pg", None) is not None
-
-
 def _forked() -> None:
     """In the child of a fork: a process of its own, with words of its own."""
     global _watch  # noqa: PLW0603
@@ -374,7 +317,7 @@ def _forked() -> None:
         return
     try:
         _watch = Watch(parent.folder)
-        if parent.recorder.words.phase >= layout.JOINED or _has_group():
+        if parent.recorder.words.phase >= layout.JOINED or has_group():
             _watch.recorder.note(flags=_watch.recorder.words.flags | layout.HELPER)
             return
         _watch.recorder.note(phase=parent.recorder.words.phase)
@@ -396,7 +339,7 @@ def _told_of_end(error: BaseException) -> None:
 def _told_of_counts(error: BaseException) -> None:  # noqa: ARG001 - what ends it is for attempts with more evidence
     """Somebody ends this process without an exception: the last beat may be some steps old."""
     if _watch is not None:
-        _watch.recorder.note(**_watch.last_counts())
+        _watch.note_counts()
 
 
 def _ended() -> None:
@@ -426,7 +369,7 @@ def begin() -> None:
         if how := os.environ.get("WHICHRANK_EXITS"):
             from whichrank.worker.exits import COUNTS, trace
 
-            trace(_told_of_counts if how == COUNTS else _told_of_end, _has_group)
+            trace(_told_of_counts if how == COUNTS else _told_of_end, has_group)
         if os.path.exists(f"{folder}/resume"):  # noqa: PTH110
             from whichrank.worker.resume import take_up
 

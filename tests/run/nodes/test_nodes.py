@@ -30,8 +30,9 @@ from whichrank.run.nodes.roster import Node, Roster
 from whichrank.run.nodes.shared import Shared
 from whichrank.run.nodes.snapshot import Distant, Snapshot, rows_of, update
 from whichrank.run.nodes.wire import Kind, Stream, WireError
-from whichrank.run.watch.alarm import Alarm, RankState
+from whichrank.run.watch.alarm import Alarm
 from whichrank.run.watch.job_processes import Member, rank_state
+from whichrank.run.watch.silence import RankState
 
 QUIET: dict[str, str] = {}
 

@@ -19,8 +19,8 @@ from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.node_tree import BACK_S, entries_below, hoist, orphans
 from whichrank.run.nodes.roster import Node
 from whichrank.run.nodes.snapshot import Below, Distant, Snapshot, rows_of, update
-from whichrank.run.watch.alarm import patience
 from whichrank.run.watch.job_processes import Member, rank_state
+from whichrank.run.watch.silence import patience
 
 FAN_IN, NODES = 2, 9
 

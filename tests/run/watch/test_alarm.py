@@ -8,7 +8,8 @@ import pytest
 
 from tests.run.looks import away, play, rank, steady
 from whichrank.model.last_words import IMPORTED, JOINING, LEAVING
-from whichrank.run.watch.alarm import (
+from whichrank.run.watch.alarm import Alarm
+from whichrank.run.watch.silence import (
     BUSY_S,
     GROUP_S,
     IDLE_S,
@@ -17,7 +18,6 @@ from whichrank.run.watch.alarm import (
     MOVING_S,
     NOBODY_WAITS_S,
     SOON_WORK_S,
-    Alarm,
 )
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from whichrank.evidence.text import tracebacks
-from whichrank.evidence.text.prefixes import hint_of_path
+from whichrank.evidence.text.path_hint import hint_of_path
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref

@@ -18,7 +18,8 @@ import numpy as np
 
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, UTF16, Chunk
-from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
+from whichrank.evidence.text.path_hint import PathHint, hint_of_path
+from whichrank.evidence.text.prefixes import Voice, clock_of, listen
 from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
 from whichrank.evidence.text.repeated_lines import Held, Often, keys, look
 from whichrank.evidence.text.text_file import bounded, is_text

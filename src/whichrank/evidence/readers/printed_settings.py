@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from whichrank.evidence.text.prefixes import clock_of, hint_of_path, listen
+from whichrank.evidence.text.path_hint import hint_of_path
+from whichrank.evidence.text.prefixes import clock_of, listen
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.environment import catalogue
 from whichrank.model.contracts import Item, Reading

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from whichrank.run.nodes.snapshot import Distant, Ranges, Row, rows_of
-from whichrank.run.watch.alarm import SOON_LOOP_S
 from whichrank.run.watch.job_processes import Member, rank_state
+from whichrank.run.watch.silence import SOON_LOOP_S
 
 SOON_S = 60.0
 """Nearer than this to a new line, a rank is told apart: the alarm bears it for longer."""

@@ -178,6 +178,18 @@ class GuardWatch(Silent):
             "nothing differs that should be equal"
         )
 
+    def keep_aside(self, out: Path) -> None:
+        """The records of a job that ended well, for `whichrank compare`."""
+        if files := self.records():
+            private_folder(out / "guard")
+        for path in files:
+            data = read(path)
+            first = Lines(path.name)
+            first.feed(data.split(b"\n", 1)[:1])
+            if first.file is not None:
+                name = f"rank_{first.file.rank}.{first.file.pid or 0}.guard.jsonl"
+                replace_file(out / "guard" / name, data, mode=0o600)
+
 
 def why(wrong: Wrong) -> str:
     """A difference in a line, for the alarm."""
@@ -198,16 +210,3 @@ def why(wrong: Wrong) -> str:
     return f"{who(wrong).lower()} {what}" + (
         f" at step {wrong.step}" if wrong.step >= 0 and wrong.kind != "signature" else ""
     )
-
-
-def keep_aside(files: Sequence[Path], out: Path) -> None:
-    """The records of a job that ended well, for `whichrank compare`."""
-    if files:
-        private_folder(out / "guard")
-    for path in files:
-        data = read(path)
-        first = Lines(path.name)
-        first.feed(data.split(b"\n", 1)[:1])
-        if first.file is not None:
-            name = f"rank_{first.file.rank}.{first.file.pid or 0}.guard.jsonl"
-            replace_file(out / "guard" / name, data, mode=0o600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
-from whichrank.run.watch.alarm import RankState
+from whichrank.run.watch.silence import RankState
 
 BUSY_SHARE = 0.05
 """Of a core: less is what an idle Python process with its waiting threads needs."""
@@ -215,9 +216,13 @@ class JobProcesses:
         """Those of one attempt alone, as they are known now."""
         return JobProcesses(self.folder, {name: m for name, m in self.members.items() if m.words.attempt == number})
 
-    def watched(self) -> dict[int, Member]:
-        """Descriptor -> live member: readable when it ends."""
-        return {m.pidfd: m for m in self.members.values() if m.alive and m.pidfd >= 0}
+    def wait_for_end(self, limit_s: float) -> bool:
+        """Wait until one of them ends, but no longer than this; whether one has."""
+        poll = select.poll()
+        for member in self.members.values():
+            if member.alive and member.pidfd >= 0:
+                poll.register(member.pidfd, select.POLLIN)
+        return bool(poll.poll(limit_s * 1000))
 
     def measure(self, now: float) -> None:
         """How busy every rank is."""

@@ -22,7 +22,7 @@ PACKAGE = "_whichrank_inside"
 _COPIED = (
     "model/last_words.py", "worker/lastwords.py", "worker/startup.py", "worker/surroundings.py",
     "worker/network.py", "worker/sockets.py", "worker/main_thread.py", "worker/standing.py", "worker/steps.py",
-    "worker/children.py", "worker/exits.py", "worker/resume.py", "worker/waiting.py", "worker/groups.py",
+    "worker/written.py", "worker/exits.py", "worker/resume.py", "worker/waiting.py", "worker/groups.py",
     "worker/marks.py", "worker/recorder_frames.py",
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
@@ -19,7 +19,7 @@ from whichrank.run.resume.scheduler import Scheduler
 from whichrank.run.watch.alarm import Alarm
 from whichrank.run.watch.capture import NO_PLACES, capture, gather, gather_end, keep_history
 from whichrank.run.watch.job_files import Output, Torch
-from whichrank.run.watch.job_processes import JobProcesses
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.journal import Journal
 from whichrank.run.watch.results_folder import watcher_entry
 from whichrank.run.watch.slowness import verdict_on
@@ -64,6 +64,7 @@ class RunRecord:
     """Nothing was wrong when somebody ended the job: there is no more to gather than who was there."""
     stragglers: Stragglers = field(default_factory=Stragglers)
     straggled: dict[int, Straggler] = field(default_factory=dict)
+    _told_slow: set[int] = field(default_factory=set)
     """Ranks that held the others up in this attempt, as last seen."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Variables that were added to the job's environment."""
@@ -181,6 +182,18 @@ class RunRecord:
             for name, _ in REPORTS:
                 "".join(load(name).render(found))
 
+    def note_straggler(self, now_s: float, ranks: Sequence[Member]) -> None:
+        """A rank that holds the others up is told of, once."""
+        found = self.stragglers.observe(now_s, ranks)
+        if found is None or self.alarm.level != "calm" or self.diagnosis is not None:
+            return
+        self.straggled[found.rank] = found
+        if found.rank not in self._told_slow:
+            self._told_slow.add(found.rank)
+            self.tell(f"slow: {found}")
+            self.save("running")
+        self.audience.on_straggler(found)
+
     def report_slowness(self) -> None:
         """The last word on a job that ended while nothing worse was found: who held it up."""
         slowest = max(self.straggled.values(), key=lambda each: each.lost * each.seconds, default=None)
@@ -292,3 +305,12 @@ def _in_a_line(verdict: Verdict) -> str:
         listed = ", ".join(map(str, ranks))
         who = f"{len(ranks)} ranks" if len(ranks) > _LISTED else f"rank{'s' if len(ranks) > 1 else ''} {listed}"
     return f"{verdict.category}, {verdict.cause}, {who}, {round(100 * verdict.confidence)} % sure"
+
+
+def load_rules() -> None:
+    """What a verdict needs, before it is needed: a second of work, and more on a busy host."""
+    from whichrank.flows.discovery import discover_rules
+    from whichrank.report import load
+
+    discover_rules()
+    load("text")

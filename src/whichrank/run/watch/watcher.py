@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import select
 import signal
 import threading
 import time
@@ -16,9 +15,9 @@ from whichrank.evidence.bundle import now
 from whichrank.run.watch import launcher_pause
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.capture import ANSWER_S, ask_quickly, remember
-from whichrank.run.watch.guarding import GuardWatch, keep_aside
+from whichrank.run.watch.guarding import GuardWatch
 from whichrank.run.watch.job_processes import JobProcesses, Member, ended_badly, rank_state
-from whichrank.run.watch.run_record import RunRecord
+from whichrank.run.watch.run_record import RunRecord, load_rules
 from whichrank.run.watch.scope import Scope, ThisHost
 
 Policy = Literal["report", "end"]
@@ -73,7 +72,6 @@ class Watcher:
     _stood: dict[int, int] = field(default_factory=dict)
     """How far each rank was when the hang was confirmed."""
     _blind: set[int] = field(default_factory=set)
-    _told_slow: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.record.about_nodes = self.scope.about
@@ -128,11 +126,7 @@ class Watcher:
 
     def pause(self) -> None:
         """Until the next look is due, or a process of the job ends."""
-        handles = self.record.job_processes.watched()
-        poll = select.poll()
-        for handle in handles:
-            poll.register(handle, select.POLLIN)
-        if poll.poll(LOOK_S * 1000):
+        if self.record.job_processes.wait_for_end(LOOK_S):
             self.refresh()
 
     def refresh(self) -> list[Member]:
@@ -185,7 +179,8 @@ class Watcher:
         now_ns = time.time_ns()
         level = self.record.alarm.observe(now_s, [rank_state(m, now_ns) for m in ranks])
         self.record.audience.on_look(now_s, level, ranks)
-        self.slow(now_s, ranks)
+        if self.scope.shows_each(ranks):
+            self.record.note_straggler(now_s, ranks)
         if level != before:
             self.turn(before, level)
         elif self._to_act and level == "confirmed" and self.record.alarm.sure:
@@ -200,20 +195,6 @@ class Watcher:
         if self._left_s is None:
             self._left_s = now_s
         return self.record.alarm.level == "calm" and self.record.alarm.silence(now_s) < now_s - self._left_s + HEARD_S
-
-    def slow(self, now_s: float, ranks: Sequence[Member]) -> None:
-        """A rank that holds the others up is told of, once; the job goes on, and so does the watch."""
-        if not self.scope.shows_each(ranks):
-            return
-        found = self.record.stragglers.observe(now_s, ranks)
-        if found is None or self.record.alarm.level != "calm" or self.record.diagnosis is not None:
-            return
-        self.record.straggled[found.rank] = found
-        if found.rank not in self._told_slow:
-            self._told_slow.add(found.rank)
-            self.tell(f"slow: {found}")
-            self.record.save("running")
-        self.record.audience.on_straggler(found)
 
     def measure(self, now_s: float, ranks: list[Member]) -> None:
         """How busy they are, while it is quiet; a rank that says no more is told."""
@@ -378,12 +359,6 @@ class Watcher:
             self.tell(f"can't say what was wrong ({type(error).__name__}: {error})")
         self.record.close_attempt(number)
 
-    def clear(self, code: int) -> None:
-        """A job that ended well was not hung for good, whatever was found meanwhile."""
-        found = self.record.diagnosis
-        if code == 0 and found is not None and found.verdict.category == "hang" and not self.failed:
-            self.resume(ended=True)
-
     def finish(self, code: int) -> None:
         """The job has ended: what it left, and a verdict if it ended badly anywhere."""
         self.record.job_processes.look()
@@ -396,10 +371,11 @@ class Watcher:
 
     def _conclude(self, code: int, *, elsewhere: bool) -> None:
         wrong = self.finish_guard()
-        if not wrong and not elsewhere:
-            self.clear(code)
-            if code == 0:
-                self.record.report_slowness()
+        if code == 0 and not wrong and not elsewhere:
+            found = self.record.diagnosis
+            if found is not None and found.verdict.category == "hang" and not self.failed:
+                self.resume(ended=True)  # a job that ended well was not hung for good
+            self.record.report_slowness()
         failed = (code != 0 or elsewhere) and self.record.diagnosis is None and not self.scope.told_verdict
         if wrong or failed:
             self.gather(self.record.job_processes, exit_code=code)
@@ -414,16 +390,7 @@ class Watcher:
             return True
         self.tell(self.guard.summary())
         try:
-            keep_aside(self.guard.records(), self.record.out)
+            self.guard.keep_aside(self.record.out)
         except OSError as error:
             self.record.journal.complain(f"can't keep the records of the guard ({error})")
         return False
-
-
-def load_rules() -> None:
-    """What a verdict needs, before it is needed: a second of work, and more on a busy host."""
-    from whichrank.flows.discovery import discover_rules
-    from whichrank.report import load
-
-    discover_rules()
-    load("text")

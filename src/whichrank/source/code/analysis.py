@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
 
-from whichrank.source.code.averaging import averages, shards, wraps
 from whichrank.source.code.calling.binding import default_of_field
 from whichrank.source.code.calling.signals import Interrupted
 from whichrank.source.code.evaluating.choices import other_type
-from whichrank.source.code.evaluating.disks import local_options
-from whichrank.source.code.evaluating.expressions import OWN_WIDTH
 from whichrank.source.code.evaluating.names import HANDED_ON, WRAPPERS
 from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.evaluating.types import FRACTION, is_whole
-from whichrank.source.code.events import Event, Fork, Op, blocks
+from whichrank.source.code.events import Event
 from whichrank.source.code.frame import Frame
-from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
+from whichrank.source.code.index import Class, Function, Module, Project, resolve
 from whichrank.source.code.randomness import seeds
 from whichrank.source.code.statements.leaving import how_it_ends, quits
-from whichrank.source.code.summaries import Later, Noted, Schedule, Summary
+from whichrank.source.code.summaries import Later, Notes, Summary
+from whichrank.source.code.traits import Traits
 from whichrank.source.code.unsure import Unsure
 from whichrank.source.code.values import (
     CLEAN,
@@ -39,38 +36,23 @@ from whichrank.source.code.values import (
     objects_of,
     union,
 )
+from whichrank.source.nodes import dotted, last_name
 
 if TYPE_CHECKING:
-    from whichrank.facts.collectives import Collective
-    from whichrank.source.code.calling.calls import Call
+    pass
 
 # Calls are followed this deep; functions below are still read on their own.
 DEEPEST = 25
 MOST_READINGS = 3
-_ONE_WIDTH = re.compile(r"padding['\"]?\s*[=:]\s*['\"]max_length")
 Holder: TypeAlias = Function | Class | Module
 
 
 class Analysis(Struct):
     project: Project
+    traits: Traits
     seeded: frozenset[str] = frozenset()
     """The libraries whose random numbers the program seeds alike on all ranks."""
-    seedings: set[tuple[str, Taint]] = field(default_factory=set)
-    """Seeds that are set, with the library and why they may differ."""
-    past_wrapper: list[tuple[Function, int]] = field(default_factory=list)
-    """Backward passes of what was computed past a wrapper."""
-    inner_calls: list[tuple[Function, int]] = field(default_factory=list)
-    """Calls of the module inside a wrapper."""
-    foreign_roots: list[tuple[Op, Origin, str]] = field(default_factory=list)
-    """Operations whose root is a member of one of several groups only."""
-    types_apart: list[tuple[Op, Origin, str]] = field(default_factory=list)
-    """Operations that receive into tensors of another type than they send."""
-    own_types: bool = False
-    """Whether the program sets the type that new tensors have."""
-    cuts: bool = False
-    """Whether models are cut into DTensors by fully_shard()."""
-    local_gradients: bool = False
-    """Whether models are sharded, so that each rank sees a part of the gradients."""
+    notes: Notes = field(default_factory=Notes)
     known: dict[tuple[Holder, str], Value] = field(default_factory=dict)
     """What callers pass for a parameter, and what others put into a global variable or an attribute."""
     gathering: dict[tuple[Holder, str], list[Value]] = field(default_factory=lambda: defaultdict(list))
@@ -82,12 +64,6 @@ class Analysis(Struct):
     interrupted: Interrupted = field(default_factory=Interrupted)
     settings: dict[str, Taint] = field(default_factory=dict)
     """Attributes of configuration objects that some function sets by rank or host: `args.is_master`."""
-    log_handlers: tuple[Function, ...] = ()
-    """Methods of the project that Python's logging calls for every message."""
-    averages: bool = False
-    """Whether a model is wrapped so that backward passes reduce gradients."""
-    local_options: frozenset[str] = frozenset()
-    """Options whose default is a path on a disk of this host."""
     raised: dict[str, set[Taint]] = field(default_factory=dict)
     """Errors of the project, with the conditions under which they are raised."""
     members: dict[Callee, set[Taint]] = field(default_factory=dict)
@@ -95,24 +71,10 @@ class Analysis(Struct):
     """Classes whose objects are collected in containers, with the conditions under which that happens."""
     placed: set[Callee] = field(default_factory=set)
     """Functions that a list is made with: `[save, show]`."""
-    noted: list[Noted] = field(default_factory=list)
-    laters: list[Later] = field(default_factory=list)
-    threaded: list[Op] = field(default_factory=list)
-    """Collectives of libraries that another thread is told to call."""
-    schedules: list[Schedule] = field(default_factory=list)
     too_deep: list[Function] = field(default_factory=list)
-    local_groups: list[tuple[Op, Taint]] = field(default_factory=list)
-    """Groups whose members every rank works out for itself."""
-    other_groups: list[tuple[Op, Taint, str]] = field(default_factory=list)
-    """Operations whose group differs between ranks, with a member that uses another one."""
-    half_splits: list[tuple[Op, Taint]] = field(default_factory=list)
-    """all_to_all with sizes of this rank's own on one side only."""
     frames: dict[Function, Frame] = field(default_factory=dict)
     """Functions that are being read, with what is known in them so far."""
     unsure: Unsure = field(default_factory=Unsure)
-    one_width: bool = False
-    """Whether the project pads all batches to one width."""
-    operations: int = 0
     depth: int = 0
     gathers: bool = True
     """The first of two readings: what callers bring is only collected."""
@@ -120,15 +82,6 @@ class Analysis(Struct):
     def run(self) -> None:
         """Read everything twice, what callers bring is known the second time; again while callbacks travel on."""
         self.seeded = frozenset(name for module in self.project.modules.values() for name in seeds(module))
-        modules = self.project.modules.values()
-        self.averages = any(map(averages, modules))
-        self.log_handlers = tuple(self._handlers_of_records())
-        self.local_options = frozenset(name for module in modules for name in local_options(module))
-        self.own_types = any("set_default_" in line for module in modules for line in module.lines)
-        lines = (line for module in modules for line in module.lines if "max_length" in line)
-        self.one_width = any(map(_ONE_WIDTH.search, lines))
-        self.cuts = any(name.endswith(".fully_shard") for module in modules for name in module.imports.values())
-        self.local_gradients = any(map(shards, modules)) or not any(map(wraps, modules))
         for module in self.project.modules.values():
             self.interrupted.add(module)
         self._read_all()
@@ -146,21 +99,8 @@ class Analysis(Struct):
     def _read_all(self) -> None:
         self.summaries.clear()
         self.members, self.registering = self.registering, {}
-        self.unsure = Unsure()
+        self.unsure, self.notes = Unsure(), Notes()
         self.attributes.clear()
-        self.noted.clear()
-        self.laters.clear()
-        self.threaded.clear()
-        self.schedules.clear()
-        self.local_groups.clear()
-        self.half_splits.clear()
-        self.other_groups.clear()
-        self.seedings.clear()
-        self.past_wrapper.clear()
-        self.inner_calls.clear()
-        self.foreign_roots.clear()
-        self.types_apart.clear()
-        self.operations = 0
         for module in self.project.modules.values():
             if module.body is not None:
                 self.summary(module.body)
@@ -188,7 +128,7 @@ class Analysis(Struct):
     def _seeded_alike(self) -> frozenset[str]:
         """The libraries that get one seed on all ranks, through the helpers that set it."""
         alike: set[str] = set()
-        for library, taint in self.seedings:
+        for library, taint in self.notes.seedings:
             if not any(origin.kind in {"rank", "host", "time", "random"} for origin in self.resolve(taint)):
                 alike.add(library)
         return frozenset(alike)
@@ -361,46 +301,11 @@ class Analysis(Struct):
             value = join([given, value]) if value is not None else given
         return self.interrupted.seen(value, module.body, name) if value is not None else None
 
-    def wrapper(self, function: Function) -> tuple[Function, str] | None:
-        """The function that a decorator of the project puts around this one, and the name it calls it by."""
-        for node in function.node.decorator_list if function.node is not None else ():
-            text = dotted(node.func if isinstance(node, ast.Call) else node)
-            found = self.project.find(resolve(function.module, text)) if text else None
-            if isinstance(found, Function) and found is not function and found.params:
-                made = self.summary(found).returns.thing
-                if isinstance(node, ast.Call) and isinstance(made, Function) and made.parent is found:
-                    found, made = made, self.summary(made).returns.thing
-                inside = isinstance(made, Function) and made.parent is found and bool(found.params)
-                if inside and isinstance(made, Function) and self._decides(self.summary(made).events):
-                    return made, found.params[0]
-        return None
-
-    def _decides(self, events: list[Event]) -> bool:
-        """Whether a wrapper communicates, or asks something other than the rank before it calls what it wraps."""
-        return self._communicates(events) or any(isinstance(event, Fork) and _asks_data(event.test) for event in events)
-
-    def _communicates(self, events: list[Event]) -> bool:
-        return any(isinstance(event, Op) or any(map(self._communicates, blocks(event))) for event in events)
-
     def setting(self, text: str, taint: Taint) -> None:
         """An attribute of a configuration object is set: what differs by rank or host is kept for its readers."""
         kept = frozenset(o for o in taint if isinstance(o, Origin) and o.kind in {"rank", "host"})
         if kept:
             self.settings[text] = union(self.settings.get(text, CLEAN), kept)
-
-    def substitute(self, taint: Taint, function: Function | None, bound: Mapping[str, Value]) -> Taint:
-        """The reasons of a callee with its parameters replaced by what this call passes."""
-        if not taint:
-            return CLEAN
-        kept: list[Taint] = []
-        for origin in taint:
-            if isinstance(origin, ParamOrigin) and origin.function is function:
-                value = bound.get(origin.name)
-                if value is not None:
-                    kept.append(value.length if origin.length else value.taint)
-            else:
-                kept.append(frozenset({origin}))
-        return union(*kept)
 
     def resolve(self, taint: Taint) -> list[Origin]:
         """The reasons behind a value, through the parameters of all functions on the way."""
@@ -417,27 +322,6 @@ class Analysis(Struct):
                 if value is not None:
                     todo += value.length if origin.length else value.taint
         return sorted(found, key=lambda o: (_WEIGHT.get(o.kind, 5), o.file, o.line, o.what))
-
-    def note_call(self, op: Op, made: Call, spec: Collective, arguments: tuple[Value, Value]) -> None:
-        self.operations += 1
-        payload = UNKNOWN
-        if spec.payload is not None and spec.payload < len(made.args):
-            payload = made.args[spec.payload]
-            if OWN_WIDTH in payload.tags and not self.one_width:
-                said = "this rank's batch is padded to its own longest sequence"
-                own = Origin("data", said, op.function.module.label, op.line)
-                payload = payload._replace(length=payload.length | {own})
-        root, reduction = arguments
-        if root.taint or reduction.taint or payload.length or payload.cast:
-            self.noted.append(Noted(op, root, reduction, payload, spec))
-
-    def _handlers_of_records(self) -> Iterator[Function]:
-        for module in self.project.modules.values():
-            if "logging" in module.imports or any(name.startswith("logging.") for name in module.imports.values()):
-                for owner in module.classes.values():
-                    emit = owner.methods.get("emit")
-                    if emit is not None and any(base.startswith("logging.") for base in self.project.lineage(owner)):
-                        yield emit
 
     def raised_by_all(self, name: str) -> bool:
         """Whether an error of the project is raised where all ranks come, and so by all of them."""
@@ -460,7 +344,7 @@ class Analysis(Struct):
 
     def later(self, kind: str, target: object, function: Function, line: int) -> None:
         if isinstance(target, Function):
-            self.laters.append(Later(kind, target, function, line))
+            self.notes.laters.append(Later(kind, target, function, line))
 
 
 _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
@@ -483,11 +367,6 @@ def _as_it_came(value: Value) -> ParamOrigin | None:
     (origin,), (size,) = value.taint, value.length
     same = isinstance(origin, ParamOrigin) and isinstance(size, ParamOrigin) and size.name == origin.name
     return origin if same and isinstance(origin, ParamOrigin) and not origin.length else None
-
-
-def _asks_data(test: Value) -> bool:
-    kinds = {origin.kind for origin in test.taint if isinstance(origin, Origin)}
-    return bool(kinds) and "rank" not in kinds
 
 
 def _other_reasons(values: list[Value], known: Value) -> bool:

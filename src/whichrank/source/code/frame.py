@@ -20,7 +20,7 @@ from whichrank.source.code.events import (
     Exit,
     Leave,
 )
-from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
+from whichrank.source.code.index import Class, Function, resolve
 from whichrank.source.code.statements.attempting import attempt
 from whichrank.source.code.statements.branching import assertion, if_statement, match_statement
 from whichrank.source.code.statements.defining import class_body, definition
@@ -39,6 +39,7 @@ from whichrank.source.code.values import (
     objects_of,
     union,
 )
+from whichrank.source.nodes import dotted, last_name
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Analysis

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from whichrank.records.code import Habit
-from whichrank.source.code.index import Function, Module, Project, dotted, last_name, resolve
+from whichrank.source.code.index import Function, Module, Project, resolve
 from whichrank.source.code.paths.differences import place
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import dotted, last_name, walk
 
 
 def called_names(module: Module) -> Iterator[str]:

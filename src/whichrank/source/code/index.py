@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import dotted, last_name, walk
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 MOST_HEIRS = 24
@@ -256,21 +256,3 @@ def resolve(module: Module, text: str) -> str:
         local = first in module.functions or first in module.classes
         known = f"{module.name}.{first}" if local and module.name else first
     return f"{known}.{rest}" if rest else known
-
-
-def dotted(node: ast.AST) -> str:
-    """`a.b.c` of a chain of attributes; empty for anything else."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return ""
-    parts.append(node.id)
-    return ".".join(reversed(parts))
-
-
-def last_name(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""

@@ -10,11 +10,12 @@ from whichrank.facts.environment import catalogue
 from whichrank.records.code import Habit
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names
-from whichrank.source._order import File, Found, Known, Seen, followed
-from whichrank.source._order import Function as Node
+from whichrank.source._order import Found, Known, Seen, followed
+from whichrank.source._program_file import File
+from whichrank.source._program_file import Function as Node
 from whichrank.source.code.index import Class, Function, Module, Project, resolve
-from whichrank.source.code.index import dotted as dotted_name
 from whichrank.source.code.paths.differences import place
+from whichrank.source.nodes import dotted as dotted_name
 
 _SETS = re.compile(
     r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=|=\s*os\.environ\s*$"

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling.optimizing import optimized
 from whichrank.source.code.calling.spawning import spawned
-from whichrank.source.code.evaluating.containers import EACH, ONE_OF_SEVERAL
+from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.expressions import mixed
 from whichrank.source.code.evaluating.ordering import arranged
 from whichrank.source.code.evaluating.tensors import tensor
 from whichrank.source.code.events import Op
-from whichrank.source.code.index import Class, dotted, last_name
+from whichrank.source.code.index import Class
 from whichrank.source.code.paths.groups import WORLD_GROUP
 from whichrank.source.code.randomness import seeding
+from whichrank.source.code.receivers import is_a
+from whichrank.source.code.sharding import clipped, sharded
 from whichrank.source.code.statements.loops import QUEUES, rounds
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import last_name
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
@@ -60,79 +61,6 @@ _KINDS = {
 _EQUAL_SAMPLERS = frozenset({"DistributedSampler", "DistributedBatchSampler", "RandomSampler", "SequentialSampler"})
 _PARALLEL_GROUP = re.compile(r"get_(?:tensor_model|pipeline_model|model|context|expert_model)_parallel_group")
 """Megatron's groups: the ranks are cut into several of each."""
-NAMED = {
-    "accelerator": re.compile(r"(?:^|\.|_)accelerator$|^PartialState$"),
-    "state": re.compile(r"(?:^|\.)(?:distributed_|partial_)?state$|PartialState"),
-    "strategy": re.compile(r"(?:^|\.)(?:strategy|_strategy|training_type_plugin)$"),
-    "fabric": re.compile(r"(?:^|\.|_)fabric$"),
-    "deepspeed": re.compile(r"(?:^|\.|_)(?:model_engine|ds_engine|deepspeed_engine)$"),
-}
-
-
-def is_a(frame: Frame, made: Call, tag: str) -> bool:
-    """Whether the receiver of a call is such a thing."""
-    if tag in made.receiver.tags:
-        # The state_dict of FSDP2 gives every rank its own shards as DTensors, without communication.
-        own = made.name in {"state_dict", "load_state_dict"} and "fsdp2" in made.receiver.tags
-        return not own and not (tag == "wrapped_output" and frame.no_sync)
-    if tag in {"ddp", "fsdp"}:
-        return False
-    known = _RECEIVERS.get(tag)
-    if known is not None:
-        return known(frame, made)
-    if tag == "strategy" and made.name != "barrier" and not uses(frame, "lightning"):
-        return False
-    named = NAMED.get(tag)
-    return named is not None and bool(made.receiver_text) and named.search(made.receiver_text) is not None
-
-
-def _is_trainer(frame: Frame, made: Call) -> bool:
-    return made.receiver_text in {"trainer", "self.trainer"} and uses(frame, "lightning")
-
-
-def _is_lightning_module(frame: Frame, made: Call) -> bool:
-    return made.receiver_text in {"self", "pl_module"} and _is_lightning(frame)
-
-
-def _is_metric(frame: Frame, made: Call) -> bool:
-    return "metric" in made.receiver_text.lower() and uses(frame, "torchmetrics")
-
-
-def _of_wrapped(frame: Frame, made: Call) -> bool:
-    """`loss.backward()` where it is not known what made the loss, and the project wraps its model."""
-    if made.name != "backward":
-        return False
-    unknown = not made.receiver.tags and not any(isinstance(origin, Origin) for origin in made.receiver.taint)
-    return unknown and frame.analysis.averages and not frame.no_sync and "loss" in made.receiver_text.lower()
-
-
-def _is_hf_trainer(frame: Frame, made: Call) -> bool:
-    """A trainer of transformers: a variable of that name, or the base of a class that derives from it."""
-    func = made.node.func
-    above = (
-        isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and last_name(func.value.func) == "super"
-    )
-    if above or made.receiver_text == "self":
-        bases = frame.analysis.project.lineage(frame.owner) if frame.owner is not None else ()
-        return any(base.startswith(("transformers.", "trl.")) and base.endswith("Trainer") for base in bases)
-    return made.receiver_text in {"trainer", "self.trainer"} and uses(frame, "transformers")
-
-
-def uses(frame: Frame, word: str) -> bool:
-    return any(word in name for name in frame.function.module.imports.values())
-
-
-def _is_lightning(frame: Frame) -> bool:
-    if frame.owner is None:
-        return False
-    names = [base.rpartition(".")[2] for base in frame.analysis.project.lineage(frame.owner)]
-    return bool({"LightningModule", "Callback", "LightningDataModule"} & set(names))
-
-
-_RECEIVERS: dict[str, Callable[[Frame, Call], bool]] = {
-    "wrapped_output": _of_wrapped, "trainer": _is_trainer, "hf_trainer": _is_hf_trainer,
-    "lightning_module": _is_lightning_module, "metric": _is_metric,
-}  # fmt: skip
 
 
 def class_tags(frame: Frame, owner: Class) -> frozenset[str]:
@@ -165,7 +93,7 @@ def special(frame: Frame, made: Call) -> Value | None:
         return _forward(frame, made, min(tags))
     optimized(frame, made)
     seeding(frame, made)
-    for known in (_collection, _object, _changed, _wrapped, spawned, _clipped, tensor, _unwrapped, arranged):
+    for known in (_collection, _object, _changed, _wrapped, spawned, clipped, tensor, _unwrapped, arranged):
         value = known(frame, made)
         if value is not None:
             return value
@@ -187,7 +115,7 @@ def _attribute_value(frame: Frame, made: Call) -> Value | None:
 def _forward(frame: Frame, made: Call, tag: str) -> Value:
     event = Op("forward", "collective", frame.function, made.node.lineno, tag=tag)
     frame.emit(event)
-    frame.analysis.operations += 1
+    frame.analysis.notes.operations += 1
     taint = union(*(value.taint for value in made.args), *(value.taint for value in made.keywords.values()))
     if not any(isinstance(origin, Origin) for origin in taint):
         taint |= {Origin("data", "the model's output on this rank's data", *frame.at(made.node))}
@@ -244,7 +172,7 @@ def _changed(frame: Frame, made: Call) -> Value | None:
 def _wrapped(frame: Frame, made: Call) -> Value | None:
     """What trainers prepare and shard."""
     if made.name == "fully_shard" and made.node.args:
-        return _sharded(frame, made)
+        return sharded(frame, made)
     if made.name == "prepare" and (is_a(frame, made, "accelerator")):
         return _prepared(frame, made)
     return _deepspeed(frame, made) if made.full == "deepspeed.initialize" else None
@@ -289,45 +217,6 @@ def _seeded(frame: Frame, made: Call) -> Value:
     return own
 
 
-def _sharded(frame: Frame, made: Call) -> Value:
-    """fully_shard() changes the module it is given."""
-    sharded = made.args[0].tagged("fsdp", "fsdp2")
-    text = dotted(made.node.args[0])
-    if text in frame.env:
-        frame.env[text] = sharded
-    elif text.startswith("self.") and text.count(".") == 1:
-        frame.paths[text] = sharded
-    _keep_sharded(frame, made.node.args[0], sharded)
-    return sharded
-
-
-def _keep_sharded(frame: Frame, node: ast.expr, sharded: Value) -> None:
-    """Whose attribute it is that was sharded, or the list of whose elements: `for block in model.blocks`."""
-    if isinstance(node, ast.Name) and (whole := _looped_over(frame, node.id)) is not None:
-        _keep_sharded(frame, whole, Value(tags=frozenset({f"{EACH}fsdp", f"{EACH}fsdp2"})))
-    elif isinstance(node, ast.Subscript):
-        _keep_sharded(frame, node.value, Value(tags=frozenset({f"{EACH}fsdp", f"{EACH}fsdp2"})))
-    elif isinstance(node, ast.Call):
-        inner = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0] if node.args else None
-        if inner is not None and last_name(node.func) in _LISTED:
-            _keep_sharded(frame, inner, sharded)
-    elif isinstance(node, ast.Attribute) and isinstance(owner := frame.aside(node.value)[1].thing, Class):
-        frame.analysis.gather(owner, node.attr, sharded)
-
-
-def _looped_over(frame: Frame, name: str) -> ast.expr | None:
-    """What a loop of this function takes a variable from."""
-    body = frame.function.node
-    for node in walk(body) if body is not None else frame.function.module.nodes:
-        if isinstance(node, ast.For) and any(isinstance(n, ast.Name) and n.id == name for n in walk(node.target)):
-            return node.iter
-    return None
-
-
-_LISTED = frozenset({"enumerate", "reversed", "list", "values", "children", "items", "named_children"})
-"""Calls that go through the parts of a module or of a list."""
-
-
 def _in_workers(frame: Frame, made: Call) -> None:
     """Functions that worker processes of a loader call, ahead of the training loop and in an order of their own."""
     workers = made.keywords.get("num_workers", UNKNOWN)
@@ -355,7 +244,7 @@ def _loader(made: Call) -> Value:
 
 def _prepared(frame: Frame, made: Call) -> Value:
     frame.emit(Op("prepare", "collective", frame.function, made.node.lineno, tag="accelerator"))
-    frame.analysis.operations += 1
+    frame.analysis.notes.operations += 1
     items = []
     for number, value in enumerate(made.args):
         name = last_name(made.node.args[number]).lower()
@@ -370,28 +259,9 @@ def _prepared(frame: Frame, made: Call) -> Value:
 
 def _deepspeed(frame: Frame, made: Call) -> Value:
     frame.emit(Op("initialize", "collective", frame.function, made.node.lineno, tag="deepspeed"))
-    frame.analysis.operations += 1
+    frame.analysis.notes.operations += 1
     engine = Value(tags=frozenset({"deepspeed"}))
     return Value(items=(engine, UNKNOWN, Value(tags=frozenset({"loader"})), UNKNOWN))
-
-
-def _clipped(frame: Frame, made: Call) -> Value | None:
-    """The norm over parameters that fully_shard() cut into DTensors is reduced over the ranks."""
-    name = made.name in {"clip_grad_norm_", "get_total_norm"} and made.full.startswith("torch.nn.utils")
-    if not name or not made.args or not _cut(frame, made):
-        return None
-    frame.emit(Op(made.name, "collective", frame.function, made.node.lineno, tag="fsdp"))
-    frame.analysis.operations += 1
-    return Value(tags=frozenset({"agreed"}))
-
-
-def _cut(frame: Frame, made: Call) -> bool:
-    """Whether parameters are DTensors: those of a sharded model, or of one of which nothing is known here."""
-    given = made.args[0]
-    if "fsdp2" in given.tags:
-        return True
-    unknown = not given.tags and given.thing is None and not any(isinstance(o, Origin) for o in given.taint)
-    return unknown and frame.analysis.cuts and ast.unparse(made.node.args[0]).endswith("parameters()")
 
 
 def _unwrapped(_frame: Frame, made: Call) -> Value | None:

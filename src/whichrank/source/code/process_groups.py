@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from whichrank.records.code import Habit
 from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.events import Enter, Event, blocks
-from whichrank.source.code.index import Function, Module, dotted, last_name, resolve
+from whichrank.source.code.index import Function, Module, resolve
 from whichrank.source.code.paths.differences import place
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import dotted, last_name, walk
 
 _DESTROYS = frozenset({"destroy_process_group", "end_training"})
 _TRAINS = frozenset({"backward", "manual_backward"})

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code.index import Module, dotted, last_name, resolve
-from whichrank.source.nodes import walk
+from whichrank.source.code.index import Module, resolve
+from whichrank.source.code.values import substitute
+from whichrank.source.nodes import dotted, last_name, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call
@@ -71,9 +72,9 @@ def seeding(frame: Frame, made: Call) -> None:
 def seeded_by(frame: Frame, target: Function, summary: Summary, bound: dict[str, Value]) -> None:
     """A helper that sets seeds is called: with what this call passes, whatever other calls do."""
     for library, taint in list(summary.seedings):
-        _set(frame, library, frame.analysis.substitute(taint, target, bound))
+        _set(frame, library, substitute(taint, target, bound))
 
 
 def _set(frame: Frame, library: str, taint: Taint) -> None:
     frame.seedings.add((library, taint))
-    frame.analysis.seedings.add((library, taint))
+    frame.analysis.notes.seedings.add((library, taint))

@@ -12,7 +12,7 @@ from whichrank.records.code import Disagreement, Habit, Parting, ProgramCase, Re
 from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.calling.past_wrapper import past_wrappers
 from whichrank.source.code.habits import called_names, habits
-from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
+from whichrank.source.code.index import Module, Project, resolve
 from whichrank.source.code.late_settings import in_wrong_order
 from whichrank.source.code.paths import groups
 from whichrank.source.code.paths.differences import operation, place
@@ -21,7 +21,9 @@ from whichrank.source.code.paths.partings import Judge
 from whichrank.source.code.process_groups import never_destroyed
 from whichrank.source.code.replicas import unseeded
 from whichrank.source.code.summaries import Noted
+from whichrank.source.code.traits import traits_of
 from whichrank.source.code.values import Origin
+from whichrank.source.nodes import dotted, last_name
 
 _DECISIONS = frozenset({"file", "host", "time", "random", "memory", "queue"})
 _TYPE_DECIDED_BY = frozenset({"rank", "data", "part", "host", "memory", "random"})
@@ -33,7 +35,7 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     project = Project()
     for module in modules:
         project.add(module)
-    analysis = Analysis(project)
+    analysis = Analysis(project, traits_of(project))
     analysis.run()
     judge = Judge(analysis)
     for function in list(analysis.summaries):
@@ -44,7 +46,7 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     judge.judge_later()
     judge.judge_groups()
     partings = list(_at_calls(list(_once(judge.partings))))
-    case = ProgramCase(partings, judge.disagreements, operations=analysis.operations)
+    case = ProgramCase(partings, judge.disagreements, operations=analysis.notes.operations)
     case.disagreements += _disagreements(analysis)
     called = frozenset(name for module in project.modules.values() for name in called_names(module))
     case.habits += habits(project, called)
@@ -91,17 +93,17 @@ def _at_calls(partings: list[Parting]) -> Iterator[Parting]:
 
 
 def _disagreements(analysis: Analysis) -> Iterator[Disagreement]:
-    for op, taint in analysis.half_splits:
+    for op, taint in analysis.notes.half_splits:
         if reasons := [o for o in analysis.resolve(taint) if o.kind in {"rank", "data"}]:
             said = "the sizes that this rank sends are not those that the others expect"
             yield Disagreement("size", operation(op), _reasons(analysis, reasons), said)
-    for op, taint, said in analysis.other_groups:
+    for op, taint, said in analysis.notes.other_groups:
         yield Disagreement("group", operation(op), _reasons(analysis, analysis.resolve(taint)), said)
-    for op, origin, said in analysis.foreign_roots:
+    for op, origin, said in analysis.notes.foreign_roots:
         yield Disagreement("root", operation(op), _reasons(analysis, [origin]), said)
-    for op, origin, said in analysis.types_apart:
+    for op, origin, said in analysis.notes.types_apart:
         yield Disagreement("dtype", operation(op), _reasons(analysis, [origin]), said)
-    for noted in analysis.noted:
+    for noted in analysis.notes.noted:
         yield from _root(analysis, noted)
         yield from _reduction(analysis, noted)
         yield from _payload(analysis, noted)
@@ -143,7 +145,7 @@ def _reasons(analysis: Analysis, origins: list[Origin]) -> tuple[Reason, ...]:
 
 def _schedules(analysis: Analysis) -> Iterator[Habit]:
     """Schedules of the learning rate whose length differs between ranks."""
-    for late in analysis.schedules:
+    for late in analysis.notes.schedules:
         reasons = [o for o in analysis.resolve(late.taint) if o.kind in {"rank", "data"}]
         if reasons:
             said = f"the schedule depends on {reasons[0].what}: replicas get different learning rates"

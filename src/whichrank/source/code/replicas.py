@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from whichrank.records.code import Habit
-from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
+from whichrank.source.code.index import Class, Function, Module, Project, resolve
 from whichrank.source.code.paths.differences import place
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import dotted, last_name, walk
 
 _SYNCS = frozenset({
     "DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "broadcast", "prepare", "initialize",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from whichrank.source.code.events import Event, Exit, Op
-from whichrank.source.code.values import CLEAN, UNKNOWN, Taint, Value
+from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
@@ -67,3 +67,30 @@ class Schedule(Struct):
     module: Module
     line: int
     taint: Taint
+
+
+class Notes(Struct):
+    """What one reading of the whole project notes, to be judged when everything is known."""
+
+    seedings: set[tuple[str, Taint]] = field(default_factory=set)
+    """Seeds that are set, with the library and why they may differ."""
+    past_wrapper: list[tuple[Function, int]] = field(default_factory=list)
+    """Backward passes of what was computed past a wrapper."""
+    inner_calls: list[tuple[Function, int]] = field(default_factory=list)
+    """Calls of the module inside a wrapper."""
+    foreign_roots: list[tuple[Op, Origin, str]] = field(default_factory=list)
+    """Operations whose root is a member of one of several groups only."""
+    types_apart: list[tuple[Op, Origin, str]] = field(default_factory=list)
+    """Operations that receive into tensors of another type than they send."""
+    noted: list[Noted] = field(default_factory=list)
+    laters: list[Later] = field(default_factory=list)
+    threaded: list[Op] = field(default_factory=list)
+    """Collectives of libraries that another thread is told to call."""
+    schedules: list[Schedule] = field(default_factory=list)
+    local_groups: list[tuple[Op, Taint]] = field(default_factory=list)
+    """Groups whose members every rank works out for itself."""
+    other_groups: list[tuple[Op, Taint, str]] = field(default_factory=list)
+    """Operations whose group differs between ranks, with a member that uses another one."""
+    half_splits: list[tuple[Op, Taint]] = field(default_factory=list)
+    """all_to_all with sizes of this rank's own on one side only."""
+    operations: int = 0

@@ -192,3 +192,18 @@ def differs(value: Value) -> bool:
     if not value.taint:
         return False
     return value.ranks is None or len({bool(v) for v in value.ranks}) > 1
+
+
+def substitute(taint: Taint, function: Function | None, bound: Mapping[str, Value]) -> Taint:
+    """The reasons of a callee with its parameters replaced by what this call passes."""
+    if not taint:
+        return CLEAN
+    kept: list[Taint] = []
+    for origin in taint:
+        if isinstance(origin, ParamOrigin) and origin.function is function:
+            value = bound.get(origin.name)
+            if value is not None:
+                kept.append(value.length if origin.length else value.taint)
+        else:
+            kept.append(frozenset({origin}))
+    return union(*kept)

@@ -6,7 +6,8 @@ import re
 
 from whichrank.evidence.readers.sockets.lines import Line, details, socket_line
 from whichrank.evidence.text.host_of_path import host_of_path
-from whichrank.evidence.text.prefixes import hint_of_path, strip_ansi
+from whichrank.evidence.text.path_hint import hint_of_path
+from whichrank.evidence.text.prefixes import strip_ansi
 from whichrank.evidence.text.text_file import chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref

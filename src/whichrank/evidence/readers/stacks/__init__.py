@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from whichrank.evidence.readers.stacks import faulthandler, gdb, pyspy
-from whichrank.evidence.text.prefixes import Clock, Voice, hint_of_path, listen
+from whichrank.evidence.text.path_hint import hint_of_path
+from whichrank.evidence.text.prefixes import Clock, Voice, listen
 from whichrank.evidence.text.text_file import LONGEST, at_line_start, begins_line, chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError

@@ -13,7 +13,8 @@ from whichrank.evidence.readers.torch_output.bounded_events import BoundedEvents
 from whichrank.evidence.readers.torch_output.elastic import Row, Table
 from whichrank.evidence.readers.torch_output.found import Matcher
 from whichrank.evidence.text import tracebacks
-from whichrank.evidence.text.prefixes import Clock, Voice, hint_of_path, listen
+from whichrank.evidence.text.path_hint import hint_of_path
+from whichrank.evidence.text.prefixes import Clock, Voice, listen
 from whichrank.model.evidence import Ref
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import CollectiveStack

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.expressions import mixed
-from whichrank.source.code.index import Class, Function, last_name
+from whichrank.source.code.index import Class, Function
 from whichrank.source.code.values import Value, functions_of, objects_of
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call

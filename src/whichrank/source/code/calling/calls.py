@@ -21,7 +21,7 @@ from whichrank.source.code.evaluating.names import ALIAS, WRAPPERS
 from whichrank.source.code.evaluating.tensors import numpy_type
 from whichrank.source.code.evaluating.types import FRACTION, RAGGED, is_fraction, of_types
 from whichrank.source.code.events import Enter, Event, Fork, Risk
-from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
+from whichrank.source.code.index import Class, Function, resolve
 from whichrank.source.code.values import (
     NO_TAGS,
     UNKNOWN,
@@ -35,6 +35,7 @@ from whichrank.source.code.values import (
     union,
     world_size,
 )
+from whichrank.source.nodes import dotted, last_name
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -330,8 +331,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
 
 def _logged(frame: Frame, made: Call) -> None:
     """A message that is logged goes through the handlers of the project."""
-    if made.name in _LOGS and frame.analysis.log_handlers and "log" in made.receiver_text.lower():
-        for handler in frame.analysis.log_handlers:
+    if made.name in _LOGS and frame.analysis.traits.log_handlers and "log" in made.receiver_text.lower():
+        for handler in frame.analysis.traits.log_handlers:
             frame.emit(Enter(handler, made.node.lineno, frame.function))
 
 

@@ -1,4 +1,4 @@
-"""Decorators that call a function again, or swallow its error, where it failed on one rank."""
+"""Decorators: those that put a function of the project around another, and those that go on after its error."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.index import Function, dotted, last_name, resolve
-from whichrank.source.nodes import walk
+from whichrank.source.code.events import Event, Fork, Op, blocks
+from whichrank.source.code.index import Function, resolve
+from whichrank.source.code.values import Origin, Value
+from whichrank.source.nodes import dotted, last_name, walk
 
 if TYPE_CHECKING:
+    from whichrank.source.code.analysis import Analysis
     from whichrank.source.code.index import Project
 
 _AGAIN = re.compile(r"(?:^|_)(?:retry|retries|retrying|retryable)(?:_|$)|^on_exception$|^on_predicate$|^backoff$")
@@ -48,3 +51,32 @@ def calls_before(function: Function, line: int) -> bool:
     node = function.node
     body = node.body if node is not None else []
     return any(isinstance(part, ast.Call) and part.lineno < line for statement in body for part in walk(statement))
+
+
+def wrapper_of(analysis: Analysis, function: Function) -> tuple[Function, str] | None:
+    """The function that a decorator of the project puts around this one, and the name it calls it by."""
+    for node in function.node.decorator_list if function.node is not None else ():
+        text = dotted(node.func if isinstance(node, ast.Call) else node)
+        found = analysis.project.find(resolve(function.module, text)) if text else None
+        if isinstance(found, Function) and found is not function and found.params:
+            made = analysis.summary(found).returns.thing
+            if isinstance(node, ast.Call) and isinstance(made, Function) and made.parent is found:
+                found, made = made, analysis.summary(made).returns.thing
+            inside = isinstance(made, Function) and made.parent is found and bool(found.params)
+            if inside and isinstance(made, Function) and _decides(analysis.summary(made).events):
+                return made, found.params[0]
+    return None
+
+
+def _decides(events: list[Event]) -> bool:
+    """Whether a wrapper communicates, or asks something other than the rank before it calls what it wraps."""
+    return _communicates(events) or any(isinstance(event, Fork) and _asks_data(event.test) for event in events)
+
+
+def _communicates(events: list[Event]) -> bool:
+    return any(isinstance(event, Op) or any(map(_communicates, blocks(event))) for event in events)
+
+
+def _asks_data(test: Value) -> bool:
+    kinds = {origin.kind for origin in test.taint if isinstance(origin, Origin)}
+    return bool(kinds) and "rank" not in kinds

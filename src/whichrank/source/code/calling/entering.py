@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code import libraries
 from whichrank.source.code.calling import binding
+from whichrank.source.code.calling.decorating import wrapper_of
 from whichrank.source.code.calling.sources import environment, of_another, rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.evaluating.types import FRACTION
@@ -28,6 +29,7 @@ from whichrank.source.code.values import (
     join,
     objects_of,
     per_rank,
+    substitute,
     union,
 )
 from whichrank.source.nodes import walk
@@ -48,7 +50,7 @@ _PROBES = frozenset({"device_count", "is_available", "is_initialized", "is_suppo
 
 def entered(frame: Frame, made: Call, target: Function) -> Value:
     """A call of a function of the project, what its decorators do and what derived classes do instead included."""
-    around = frame.analysis.wrapper(target)
+    around = wrapper_of(frame.analysis, target)
     if around is not None:
         wrapper, name = around
         itself = Value(thing=target, tags=frozenset({"itself"}))
@@ -82,9 +84,9 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
     for name, filled in summary.fills.items():
         node = binding.argument_node(made, target, name)
         if node is not None:
-            frame.put_into(node, Value(frame.analysis.substitute(filled, target, bound)))
-    taint = frame.analysis.substitute(returns.taint, target, bound)
-    length = frame.analysis.substitute(summary.turns if summary.generator else returns.length, target, bound)
+            frame.put_into(node, Value(substitute(filled, target, bound)))
+    taint = substitute(returns.taint, target, bound)
+    length = substitute(summary.turns if summary.generator else returns.length, target, bound)
     if summary.generator and any("loader" in value.tags for value in bound.values()):
         return Value(taint, length, returns.tags | {"loader"})
     tags = frozenset(tag for tag in returns.tags if tag != "itself" or returns.thing is not None)
@@ -94,10 +96,8 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
     own = source is not None and not made.args and not of_another(made)
     if source is not None and own and source.kind in _RANKS and returns.ranks is None:
         return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
-    items = (
-        tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
-    )
-    cast = frame.analysis.substitute(returns.cast, target, bound)
+    items = tuple(_substituted(item, target, bound) for item in returns.items) if returns.items else returns.items
+    cast = substitute(returns.cast, target, bound)
     return returns._replace(taint=taint, length=length, tags=tags, items=items, cast=cast)
 
 
@@ -151,9 +151,9 @@ def _written_by(frame: Frame, made: Call, target: Function) -> None:
                 frame.paths[f"self.{name}"] = join([known, value])
 
 
-def _substituted(frame: Frame, value: Value, target: Function, bound: dict[str, Value]) -> Value:
-    taint = frame.analysis.substitute(value.taint, target, bound)
-    return value._replace(taint=taint, length=frame.analysis.substitute(value.length, target, bound))
+def _substituted(value: Value, target: Function, bound: dict[str, Value]) -> Value:
+    taint = substitute(value.taint, target, bound)
+    return value._replace(taint=taint, length=substitute(value.length, target, bound))
 
 
 def construct(frame: Frame, made: Call, target: Class) -> Value:
@@ -172,4 +172,4 @@ def construct(frame: Frame, made: Call, target: Class) -> Value:
     value = Value(thing=target, tags=libraries.class_tags(frame, target))
     if "thread" in value.tags and (run := frame.analysis.project.method(target, "run")) is not None:
         frame.analysis.later("thread", run, frame.function, made.node.lineno)
-    return value._replace(length=frame.analysis.substitute(object_length(frame, value), init, bound))
+    return value._replace(length=substitute(object_length(frame, value), init, bound))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.index import last_name
 from whichrank.source.code.values import UNKNOWN, Value, union
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call

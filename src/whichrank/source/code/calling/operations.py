@@ -11,10 +11,12 @@ from whichrank.source.code.calling.silencing import backward
 from whichrank.source.code.calling.sources import rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED
 from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
+from whichrank.source.code.evaluating.expressions import OWN_WIDTH
 from whichrank.source.code.evaluating.types import RECEIVES, type_of
 from whichrank.source.code.events import Op
-from whichrank.source.code.index import dotted
 from whichrank.source.code.paths import groups
+from whichrank.source.code.receivers import is_a
+from whichrank.source.code.summaries import Noted
 from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,
@@ -23,6 +25,7 @@ from whichrank.source.code.values import (
     constant,
     union,
 )
+from whichrank.source.nodes import dotted
 
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call
@@ -45,7 +48,7 @@ def row_of(frame: Frame, made: Call) -> Collective | None:
             if made.receiver_text or made.name == made.full:
                 return spec
         elif spec.on.startswith("@"):
-            if libraries.is_a(frame, made, spec.on[1:]):
+            if is_a(frame, made, spec.on[1:]):
                 return spec
         elif _in_module(made, spec.on):
             return spec
@@ -77,7 +80,7 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
     """A collective: noted as an event, and what it makes equal on all ranks."""
     group, group_node = made.argument(spec.group)
     root, root_node = made.argument(spec.root)
-    op, op_node = made.argument(spec.op)
+    op_node = made.argument(spec.op)[1]
     whole = spec.group is not None and spec.group.keyword == "device_mesh" and not isinstance(group_node, ast.Subscript)
     text = "" if whole else groups.group_text(group, group_node)
     event = Op(spec.call, spec.kind, frame.function, made.node.lineno, text)
@@ -96,7 +99,7 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
     if spec.kind == "group" and "use_local_synchronization" in made.keywords:
         return UNKNOWN
     frame.emit(backward(frame, event, made.node) if spec.call in {"backward", "manual_backward"} else event)
-    frame.analysis.note_call(event, made, spec, (root, op))
+    _note(frame, made, spec, event)
     if spec.on == "torch.distributed":
         _foreign_root(frame, made, event, group)
         _types_apart(frame, made, event)
@@ -114,13 +117,27 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
     return libraries.result(frame, made, spec)
 
 
+def _note(frame: Frame, made: Call, spec: Collective, op: Op) -> None:
+    """Arguments that all ranks have to agree on, where they may differ."""
+    frame.analysis.notes.operations += 1
+    payload = UNKNOWN
+    if spec.payload is not None and spec.payload < len(made.args):
+        payload = made.args[spec.payload]
+        if OWN_WIDTH in payload.tags and not frame.analysis.traits.one_width:
+            said = "this rank's batch is padded to its own longest sequence"
+            payload = payload._replace(length=payload.length | {Origin("data", said, *frame.at(made.node))})
+    root, reduction = made.argument(spec.root)[0], made.argument(spec.op)[0]
+    if root.taint or reduction.taint or payload.length or payload.cast:
+        frame.analysis.notes.noted.append(Noted(op, root, reduction, payload, spec))
+
+
 def _own_members(frame: Frame, made: Call, event: Op) -> None:
     """Members of a new group that every rank works out for itself."""
     members = made.argument(Argument("ranks", 0))[0] if made.name == "new_group" else UNKNOWN
     alike = members.ranks is not None and len(set(map(str, members.ranks))) == 1
     alike = alike or members.ranks == tuple([rank] for rank in range(WORLD))  # a group of its own for each
     if (members.taint or members.length) and not alike:
-        frame.analysis.local_groups.append((event, union(members.taint, members.length)))
+        frame.analysis.notes.local_groups.append((event, union(members.taint, members.length)))
 
 
 def _label(made: Call) -> Value:
@@ -138,7 +155,7 @@ def _foreign_member(frame: Frame, event: Op, group: Value) -> None:
         for other in mine:
             if isinstance(other, int) and 0 <= other < WORLD and other != rank and members[other] != mine:
                 said = f"rank {rank} waits in a group with rank {other}, which uses the group {members[other]}"
-                frame.analysis.other_groups.append((event, group.taint, said))
+                frame.analysis.notes.other_groups.append((event, group.taint, said))
                 return
 
 
@@ -159,19 +176,19 @@ def _foreign_root(frame: Frame, made: Call, event: Op, group: Value) -> None:
     if several:
         said = f"the root is rank {roots[0]} of the whole job, which is a member of one of several groups only"
         origin = Origin("part", f"the group {event.group} is another one on other ranks", *frame.at(made.node))
-        frame.analysis.foreign_roots.append((event, origin, said))
+        frame.analysis.notes.foreign_roots.append((event, origin, said))
 
 
 def _types_apart(frame: Frame, made: Call, event: Op) -> None:
     """What is received has to be of the type that is sent."""
     sides = RECEIVES.get(made.name)
-    if sides is None or frame.analysis.own_types:
+    if sides is None or frame.analysis.traits.own_types:
         return
     received, sent = (type_of(made.argument(Argument(*side))[0]) for side in sides)
     if received and sent and received != sent:
         said = f"it sends {sent} and receives into {received}"
         origin = Origin("rank", said, *frame.at(made.node))
-        frame.analysis.types_apart.append((event, origin, said))
+        frame.analysis.notes.types_apart.append((event, origin, said))
 
 
 def _told_rank(frame: Frame, made: Call) -> None:
@@ -198,7 +215,7 @@ def _half_split(frame: Frame, made: Call, event: Op) -> None:
     if same or given.count(True) == 1 or (all(given) and mine.taint == theirs.taint and _own_data(mine)):
         taint = union(mine.taint, mine.length, theirs.taint, theirs.length)
         if taint:
-            frame.analysis.half_splits.append((event, taint))
+            frame.analysis.notes.half_splits.append((event, taint))
 
 
 def _own_data(sizes: Value) -> bool:

@@ -24,4 +24,4 @@ def optimized(frame: Frame, made: Call) -> None:
     elif _SCHEDULE.search(made.name):
         taint = union(*(value.taint for value in made.args[1:]), *(value.taint for value in made.keywords.values()))
         if taint:
-            frame.analysis.schedules.append(Schedule(frame.function.module, made.node.lineno, taint))
+            frame.analysis.notes.schedules.append(Schedule(frame.function.module, made.node.lineno, taint))

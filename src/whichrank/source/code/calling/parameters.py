@@ -10,7 +10,6 @@ from whichrank.source.code.calling.sources import rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.evaluating.disks import default_tags
 from whichrank.source.code.evaluating.names import WORLD_NAMES
-from whichrank.source.code.index import last_name
 from whichrank.source.code.paths.groups import SIZE_NAME, default_of
 from whichrank.source.code.statements.loops import (
     BATCH_NAMES,
@@ -22,6 +21,7 @@ from whichrank.source.code.statements.loops import (
     QUEUES,
 )
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, ParamOrigin, Taint, Value, world_size
+from whichrank.source.nodes import last_name
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -55,7 +55,7 @@ def parameter(frame: Frame, name: str) -> Value:
     if MASK_NAME.fullmatch(name):
         tags |= {"mask"}
     agreed = AGREED_TAG in brought.tags and not frame.analysis.resolve(brought.taint)
-    local = name in BATCH_NAMES or (name in GRADIENTS and frame.analysis.local_gradients)
+    local = name in BATCH_NAMES or (name in GRADIENTS and frame.analysis.traits.local_gradients)
     if not agreed and not frame.analysis.gathers and (local or LOCAL_NAME.fullmatch(name)):
         taint |= {Origin("data", f"the parameter {name}: this rank's data", *frame.at(node))}
     ranks = brought.ranks if brought is not UNKNOWN else default_of(frame, name)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from whichrank.records.code import Habit
 from whichrank.source.code.evaluating.choices import PAST_WRAPPER
 from whichrank.source.code.evaluating.names import INNER
-from whichrank.source.code.index import last_name
 from whichrank.source.code.paths.differences import place
 from whichrank.source.code.replicas import averages_by_hand
 from whichrank.source.code.values import Value
+from whichrank.source.nodes import last_name
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Analysis
@@ -36,10 +36,10 @@ def passed_by(frame: Frame, made: Call, value: Value) -> Value:
     """What a call gives back; noted where it is computed past the wrapper, and where that is differentiated."""
     if made.name == "backward" and PAST_WRAPPER in made.receiver.tags and not frame.no_sync:
         if "wrapped_output" not in made.receiver.tags:
-            frame.analysis.past_wrapper.append((frame.function, made.node.lineno))
+            frame.analysis.notes.past_wrapper.append((frame.function, made.node.lineno))
         return value
     if made.name == "detach" and PAST_WRAPPER in made.receiver.tags:
-        calls = frame.analysis.inner_calls
+        calls = frame.analysis.notes.inner_calls
         calls[:] = [call for call in calls if call != (frame.function, made.node.lineno)]
         return value._replace(tags=value.tags - {PAST_WRAPPER})
     if not (made.args or made.keywords) or made.name in _NO_PASS or not _on_inner(frame, made):
@@ -47,7 +47,7 @@ def passed_by(frame: Frame, made: Call, value: Value) -> Value:
     given = (*made.args, *made.keywords.values())
     if any("wrapped_output" in each.tags for each in given):  # `model.module.loss(model(x), y)`
         return value
-    frame.analysis.inner_calls.append((frame.function, made.node.lineno))
+    frame.analysis.notes.inner_calls.append((frame.function, made.node.lineno))
     return value.tagged(PAST_WRAPPER)
 
 
@@ -62,12 +62,12 @@ def _on_inner(frame: Frame, made: Call) -> bool:
 
 def past_wrappers(analysis: Analysis, called: frozenset[str]) -> Iterator[Habit]:
     """Losses that are computed past the wrapper and differentiated; not where the program averages by itself."""
-    if not analysis.past_wrapper or "average_parameters" in called:
+    if not analysis.notes.past_wrapper or "average_parameters" in called:
         return
     if any(map(averages_by_hand, analysis.project.modules.values())):
         return
-    for function, line in dict.fromkeys(analysis.past_wrapper):
-        inner = [at for where, at in analysis.inner_calls if where is function and at <= line]
+    for function, line in dict.fromkeys(analysis.notes.past_wrapper):
+        inner = [at for where, at in analysis.notes.inner_calls if where is function and at <= line]
         said = "the model is called past its wrapper: the backward pass does not reduce these gradients over the ranks"
         at = max(inner, default=line)
         others = (place(function.module, line),) if at != line else ()

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from whichrank.source.code.index import Function, Module, dotted, last_name, resolve
+from whichrank.source.code.index import Function, Module, resolve
 from whichrank.source.code.values import CLEAN, Origin, Taint, Value, union
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import dotted, last_name, walk
 
 _SETS = frozenset({"signal", "add_signal_handler"})
 

@@ -66,7 +66,7 @@ def _library_threads(frame: Frame, made: Call, value: Value) -> None:
         if tag.startswith(ALIAS):
             group = next((ast.unparse(k.value) for k in made.node.keywords if k.arg == "group"), "")
             op = Op(tag.rpartition(".")[2], "collective", frame.function, made.node.lineno, group)
-            frame.analysis.threaded.append(op)
+            frame.analysis.notes.threaded.append(op)
 
 
 def _hooked(frame: Frame, made: Call) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.events import Event, Op, blocks
-from whichrank.source.code.libraries import uses
+from whichrank.source.code.receivers import uses
 from whichrank.source.code.values import Value
 
 if TYPE_CHECKING:

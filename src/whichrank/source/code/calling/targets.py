@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.index import Class, Function, last_name
+from whichrank.source.code.index import Class, Function
 from whichrank.source.code.values import (
     Value,
 )
+from whichrank.source.nodes import last_name
 
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call

@@ -12,9 +12,9 @@ from whichrank.source.code.evaluating.names import WRAPPERS
 from whichrank.source.code.evaluating.ordering import order_of, picks
 from whichrank.source.code.evaluating.types import of_types
 from whichrank.source.code.events import Event, Loop
-from whichrank.source.code.index import last_name
 from whichrank.source.code.statements.loops import elements, turn_by_turn, turns
 from whichrank.source.code.values import CLEAN, UNKNOWN, Taint, Value, functions_of, join, union
+from whichrank.source.nodes import last_name
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.index import Module, dotted, resolve
+from whichrank.source.code.index import Module, resolve
 from whichrank.source.code.values import (
     WORLD,
     Value,
@@ -14,6 +14,7 @@ from whichrank.source.code.values import (
     join,
     union,
 )
+from whichrank.source.nodes import dotted
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame

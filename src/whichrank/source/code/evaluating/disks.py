@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code.index import Module, last_name
+from whichrank.source.code.index import Module
 from whichrank.source.code.values import NO_TAGS, Value
+from whichrank.source.nodes import last_name
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame

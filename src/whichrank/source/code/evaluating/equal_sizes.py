@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from whichrank.source.code.index import dotted
 from whichrank.source.code.values import NO_TAGS, WORLD_SIZE, Value
+from whichrank.source.nodes import dotted
 
 _MULTIPLE = "a multiple of the number of ranks"
 _REMAINDER = "what is left over by the number of ranks"

@@ -27,7 +27,7 @@ from whichrank.source.code.evaluating.names import attribute, name
 from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.evaluating.types import FRACTION, of_types, wide
 from whichrank.source.code.events import Fork
-from whichrank.source.code.index import from_lambda, last_name
+from whichrank.source.code.index import from_lambda
 from whichrank.source.code.values import (
     CLEAN,
     NO_TAGS,
@@ -42,7 +42,7 @@ from whichrank.source.code.values import (
     per_rank,
     union,
 )
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.evaluating.comprehensions import Comprehension

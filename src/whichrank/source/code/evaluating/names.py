@@ -12,9 +12,10 @@ from whichrank.source.code.evaluating.choices import CARRIED
 from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.types import DTYPES
-from whichrank.source.code.index import Class, Function, Module, dotted, resolve
+from whichrank.source.code.index import Class, Function, Module, resolve
 from whichrank.source.code.paths.groups import SIZE_NAME, WORLD_GROUP, is_world
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, constant, union, world_size
+from whichrank.source.nodes import dotted
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -119,7 +120,7 @@ def _setting(frame: Frame, text: str, name: str, base: Value) -> Value | None:
     set_by = frame.analysis.settings.get(setting_name(text)) if name not in AGREED else None
     if set_by:
         return Value(union(base.taint, set_by))
-    return Value(tags=frozenset({NODE_LOCAL})) if name in frame.analysis.local_options else None
+    return Value(tags=frozenset({NODE_LOCAL})) if name in frame.analysis.traits.local_options else None
 
 
 def _same_for_all(text: str, name: str) -> Value | None:
@@ -156,7 +157,7 @@ def _part(frame: Frame, node: ast.Attribute, base: Value) -> Value:
     name = node.attr
     if name in AGREED:
         return UNKNOWN
-    if name == "grad" and frame.analysis.local_gradients:
+    if name == "grad" and frame.analysis.traits.local_gradients:
         return Value(frozenset({Origin("data", "this rank's part of the gradients", *frame.at(node))}))
     if base.taint or base.tags & CARRIED:
         kept = name in {"data", "T", "grad"} or "padded" in base.tags

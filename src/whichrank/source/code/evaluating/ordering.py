@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import collectives
-from whichrank.source.code.index import dotted, last_name
 from whichrank.source.code.randomness import library_of
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value, union
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import dotted, last_name, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call

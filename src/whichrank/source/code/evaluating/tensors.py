@@ -10,7 +10,6 @@ from whichrank.source.code.evaluating import equal_sizes
 from whichrank.source.code.evaluating.choices import CARRIED
 from whichrank.source.code.evaluating.names import TYPE
 from whichrank.source.code.evaluating.types import DTYPES, RAGGED, own_kind, type_of, wide
-from whichrank.source.code.index import last_name
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,
@@ -19,6 +18,7 @@ from whichrank.source.code.values import (
     Value,
     union,
 )
+from whichrank.source.nodes import last_name
 
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call

@@ -100,13 +100,13 @@ class Judge:
         for function, summary in self.analysis.summaries.items():
             for op in ops(summary.events):
                 elsewhere.setdefault(op.group, set()).add(function)
-        for op in self.analysis.threaded:
+        for op in self.analysis.notes.threaded:
             if not elsewhere.get(op.group):
                 continue
             self.function = op.function
             reason = Origin("order", f"another thread calls {op.name}()", op.function.module.label, op.line)
             self.add("thread", [reason], op.line, "", [Step((op.name, ""), op)], [])
-        for later in self.analysis.laters:
+        for later in self.analysis.notes.laters:
             steps = self.sequences.of_function(later.target)
             inside = {step.op.function for step in steps}
             shared = [s for s in steps if not s.op.group or elsewhere.get(s.op.group, set()) - inside]
@@ -124,7 +124,7 @@ class Judge:
 
     def judge_groups(self) -> None:
         """Groups that every rank makes with members of its own: all ranks have to make all groups, in one order."""
-        for op, taint in self.analysis.local_groups:
+        for op, taint in self.analysis.notes.local_groups:
             reasons = [o for o in self.analysis.resolve(taint) if o.kind in {"rank", "host"}]
             self.function = op.function
             if reasons and not self._mixed_up(reasons):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op, blocks
-from whichrank.source.code.index import Function, dotted, last_name, resolve
+from whichrank.source.code.index import Function, resolve
 from whichrank.source.code.values import Callee, Value, differs, functions_of
-from whichrank.source.nodes import FUNCTIONS, own, walk
+from whichrank.source.nodes import FUNCTIONS, dotted, last_name, own, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

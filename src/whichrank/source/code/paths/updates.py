@@ -20,7 +20,7 @@ _DEEPEST = 4
 def left_out(judge: Judge, event: Fork, after: Rest, reasons: list[Origin]) -> Iterator[Habit]:
     """A branch by what this rank alone has, with a step of the optimizer on one side only."""
     own = [reason for reason in reasons if reason.kind in _OWN]
-    if not judge.analysis.averages or len(own) < len(reasons):
+    if not judge.analysis.traits.averages or len(own) < len(reasons):
         return
     ends = ending(event.then), ending(event.other)
     if "raise" in ends or "exit" in ends:

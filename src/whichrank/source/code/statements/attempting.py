@@ -14,7 +14,6 @@ from whichrank.source.code.events import (
     exits,
     matters,
 )
-from whichrank.source.code.index import last_name
 from whichrank.source.code.statements.loops import turns
 from whichrank.source.code.statements.merging import all_merged, caught, done_or_not
 from whichrank.source.code.values import (
@@ -24,7 +23,7 @@ from whichrank.source.code.values import (
     Value,
     union,
 )
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame

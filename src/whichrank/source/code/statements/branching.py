@@ -13,7 +13,6 @@ from whichrank.source.code.events import (
     Fork,
     exits,
 )
-from whichrank.source.code.index import dotted, last_name
 from whichrank.source.code.statements.merging import asks_world, merged
 from whichrank.source.code.values import (
     UNKNOWN,
@@ -22,6 +21,7 @@ from whichrank.source.code.values import (
     differs,
     union,
 )
+from whichrank.source.nodes import dotted, last_name
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame

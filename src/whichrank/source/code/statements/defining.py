@@ -6,9 +6,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.names import reference
-from whichrank.source.code.index import Function, dotted
+from whichrank.source.code.index import Function
 from whichrank.source.code.values import CLEAN, UNKNOWN, Callee, Taint, Value, union
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import dotted, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame

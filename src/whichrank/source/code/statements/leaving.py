@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.events import ALIKE, Attempt, Enter, Event, Exit, Fork, Leave, Risk, blocks, ending
-from whichrank.source.code.index import Function, dotted, last_name
-from whichrank.source.code.values import Origin, Value, differs
-from whichrank.source.nodes import walk
+from whichrank.source.code.index import Function
+from whichrank.source.code.values import Origin, Value, differs, substitute
+from whichrank.source.nodes import dotted, last_name, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -82,7 +82,7 @@ def _risks(events: list[Event]) -> Iterator[bool]:
 def quit_by(frame: Frame, summary: Summary, target: Function, bound: dict[str, Value], line: int) -> None:
     """What was called may have ended this rank: the rest of the caller is for the others."""
     for test in summary.quits:
-        taint = frame.analysis.substitute(test.taint, target, bound)
+        taint = substitute(test.taint, target, bound)
         value = Value(taint, ranks=test.ranks)
         if differs(value):
             frame.emit(Fork(value, f"{target.name}()", line, [Leave("exit", line)], []))

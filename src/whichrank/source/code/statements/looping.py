@@ -16,7 +16,7 @@ from whichrank.source.code.events import (
     exits,
     matters,
 )
-from whichrank.source.code.index import Class, Module, last_name
+from whichrank.source.code.index import Class, Module
 from whichrank.source.code.statements.loops import elements, turns, unrolled
 from whichrank.source.code.values import (
     CLEAN,
@@ -28,6 +28,7 @@ from whichrank.source.code.values import (
     join,
     union,
 )
+from whichrank.source.nodes import last_name
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame

@@ -7,9 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.containers import each_of
-from whichrank.source.code.index import Class, Module, last_name
+from whichrank.source.code.index import Class, Module
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value, union
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import last_name, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame

@@ -7,9 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Handler, Op, blocks, matters
-from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
+from whichrank.source.code.index import Class, Function, resolve
 from whichrank.source.code.values import UNKNOWN, Origin, Value, differs
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import dotted, last_name, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
