@@ -11,11 +11,11 @@ import pytest
 
 from tests.source.lint_programs import SAMPLES
 from whichrank.facts.taxonomy import causes
-from whichrank.flows.discovery import rules_below
+from whichrank.flows.discovery import discover_rules
 from whichrank.flows.lint.check import lint
 from whichrank.model.findings import NotEvaluated
 
-RULES = rules_below("code")
+RULES = discover_rules("code")
 SECTIONS = ("What it finds", "Why it happens", "How it decides", "Example", "Fix", "Limits")
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.CODE)
 
@@ -111,7 +111,7 @@ def test_the_cause_is_in_the_taxonomy_or_nowhere(rule: ModuleType) -> None:
 def test_the_page_is_whole(rule: ModuleType) -> None:
     page = rule.__doc__ or ""
     assert page.partition("\n")[0].endswith(".")
-    places = [match.start() for section in SECTIONS if (match := re.search(rf"^{section}: ", page, re.MULTILINE))]
+    places = [match.start() for section in SECTIONS if (match := re.search(rf"^## {section}$", page, re.MULTILINE))]
     assert len(places) == len(SECTIONS)
     assert places == sorted(places)
 

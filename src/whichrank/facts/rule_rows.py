@@ -13,7 +13,7 @@ from whichrank.facts import fixes
 from whichrank.model.findings import Category, Disturbance, NextStep
 
 FOLDER = Path(__file__).parent / "rules"
-Judge = Literal["messages", "output", "stacks", "guards"]
+Judge = Literal["messages", "output", "stacks", "guards", "habits", "arguments", "pairs", "paths"]
 _DEFAULTS = "how"
 """A section that says how all rules of a file decide, for those that don't say it themselves."""
 
@@ -28,7 +28,7 @@ class RuleRow(Struct, frozen=True):
     says: str
     """The sentence of the finding; for stacks what the rank is doing."""
     about: str
-    """For stacks the activity, for guards the part of a call that differs."""
+    """For stacks the activity, for guards and arguments what of a call differs, for habits and pairs which kind."""
     fix: tuple[str, ...]
     next: tuple[NextStep, ...]
     """Lines of `COMMAND -> what it tells`."""
@@ -38,17 +38,20 @@ class RuleRow(Struct, frozen=True):
     blames: Literal["rank", "host", "gpu"]
     page: str
     """As the docstring of a rule that is code."""
+    more: dict[str, str]
+    """What only some kinds of rules have, as it is written."""
 
 
 @cache
-def rows() -> dict[str, RuleRow]:
-    """All of them by code."""
-    return {row.code: row for file in sorted(FOLDER.glob("*.ini")) for row in _read(file)}
+def rows(judges: Literal["case", "code"] = "case") -> dict[str, RuleRow]:
+    """Those that judge the evidence of a job, or training code, by code."""
+    folder = FOLDER if judges == "case" else FOLDER / judges
+    return {row.code: row for file in sorted(folder.glob("*.ini")) for row in _read(file)}
 
 
 @cache
 def codes() -> frozenset[str]:
-    """Their codes, which are the headings of the files."""
+    """The codes of those that judge a job, which are the headings of the files."""
     files = (file.read_text(encoding="utf-8") for file in FOLDER.glob("*.ini"))
     return frozenset(code for text in files for code in re.findall(r"^\[([A-Z]+\d+)\]", text, re.MULTILINE))
 
@@ -81,16 +84,18 @@ def _row(code: str, said: dict[str, str], judge: Judge) -> RuleRow:
         category=cast("Category", said.get("category", "crash")),
         blames=cast("Literal['rank', 'host', 'gpu']", said.get("blames", "rank")),
         page=_page(said, fix),
+        more={key: text for key, text in said.items() if key.startswith(("severity", "grade", "says_", "fix_"))},
     )
 
 
 def _page(said: dict[str, str], fix: tuple[str, ...]) -> str:
+    others = (text for key, text in said.items() if key.startswith("fix_"))
     sections = {
         "What it finds": said["finds"],
         "Why it happens": said["why"],
         "How it decides": said["decides"],
         "Example": "\n".join(line.replace("| ", "    ", 1) for line in said["example"].splitlines()),
-        "Fix": "\n".join(fix),
+        "Fix": "\n".join((*fix, *others)).replace("{name}", "the collective"),
         "Limits": said["limits"],
     }
     return "\n\n".join([said["title"], *(f"## {heading}\n{text.strip(chr(10))}" for heading, text in sections.items())])

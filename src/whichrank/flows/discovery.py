@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
 RULES = "whichrank.rules"
-ROWS = f"{RULES}.from_rows"
+ROWS, CODE_ROWS = f"{RULES}.from_rows", f"{RULES}.code_rows"
 UNMET = Path(__file__).parents[1] / "rules" / "unmet.csv"
 
 
@@ -47,8 +47,8 @@ def rules_below(family: str) -> tuple[ModuleType, ...]:
 def discover_rules(judges: str = "case") -> list[ModuleType]:
     """Every rule that judges a case, or what the package of its family says instead (`JUDGES = "settings"`)."""
     found = [rule for family in _families(judges) for rule in rules_below(family)]
-    if judges == "case":
-        found += import_module(ROWS).rules()
+    if judges in ("case", "code"):
+        found += import_module(ROWS if judges == "case" else CODE_ROWS).rules()
     return sorted(found, key=lambda rule: str(rule.CODE))
 
 

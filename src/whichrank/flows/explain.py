@@ -126,8 +126,12 @@ def rules() -> tuple[tuple[str, str, Path], ...]:
 @cache
 def built_in_rules() -> tuple[tuple[str, str, Path], ...]:
     """Those that come with whichrank."""
-    table = ((row.code, row.cause, rule_rows.FOLDER) for row in rule_rows.rows().values())
+    table = ((row.code, row.cause, rule_rows.FOLDER) for row in _rows().values())
     return (*_stated(sorted(RULES.rglob("*.py"))), *table)
+
+
+def _rows() -> dict[str, rule_rows.RuleRow]:
+    return {**rule_rows.rows("code"), **rule_rows.rows()}
 
 
 def _stated(files: Iterable[Path]) -> list[tuple[str, str, Path]]:
@@ -155,7 +159,7 @@ def _rule(code: str, cause: str, file: Path) -> Reading:
 def page_of(code: str, cause: str, file: Path) -> str:
     """The page of a rule, read without importing it."""
     if file == rule_rows.FOLDER:
-        return rule_rows.rows()[code].page
+        return _rows()[code].page
     import ast
 
     try:

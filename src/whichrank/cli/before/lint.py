@@ -93,10 +93,10 @@ def _rendered(result: CodeLint, format_: str, output: Path | None) -> Iterator[s
 
         return render(result.findings, result.coverage, result.suppressed)
     if format_ == "sarif":
-        from whichrank.flows.discovery import rules_below
+        from whichrank.flows.discovery import discover_rules
         from whichrank.report import _lint_sarif
 
-        titles = {rule.CODE: (rule.__doc__ or "").partition("\n")[0] for rule in rules_below("code")}
+        titles = {rule.CODE: (rule.__doc__ or "").partition("\n")[0] for rule in discover_rules("code")}
         return _lint_sarif.render(result.findings, titles)
     from whichrank.report import _lint_text
     from whichrank.report._paint import plain, terminal

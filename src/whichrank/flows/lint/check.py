@@ -12,7 +12,7 @@ from types import ModuleType
 
 from msgspec import Struct, field
 
-from whichrank.flows.discovery import rules_below
+from whichrank.flows.discovery import discover_rules
 from whichrank.model.errors import UsageError
 from whichrank.model.evidence import Coverage, Ref, Skipped, Source
 from whichrank.model.findings import Finding, NotEvaluated
@@ -103,7 +103,7 @@ def lint_texts(texts: Mapping[str, str]) -> list[Finding]:
 
 def chosen_rules(select: Sequence[str], ignore: Sequence[str]) -> list[ModuleType]:
     """The rules whose codes begin with what is selected and not with what is ignored."""
-    rules = rules_below("code")
+    rules = discover_rules("code")
     for given in (*select, *ignore):
         if not any(rule.CODE.startswith(given.upper()) for rule in rules):
             known = ", ".join(rule.CODE for rule in rules)

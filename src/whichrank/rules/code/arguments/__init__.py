@@ -1,1 +1,0 @@
-"""One operation, called with arguments that ranks don't agree on."""

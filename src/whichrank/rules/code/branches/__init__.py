@@ -1,1 +1,0 @@
-"""Branches that ranks take differently."""

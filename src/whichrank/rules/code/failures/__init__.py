@@ -1,1 +1,0 @@
-"""Exceptions, threads, signals: operations at a moment of one rank's own."""

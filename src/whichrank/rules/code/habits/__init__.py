@@ -1,1 +1,0 @@
-"""What does not hang by itself, but asks for trouble."""

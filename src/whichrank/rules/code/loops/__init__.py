@@ -1,1 +1,0 @@
-"""Loops that ranks leave at different turns."""

@@ -1,1 +1,0 @@
-"""Operations that all ranks make, in an order that can't finish."""
