@@ -35,6 +35,18 @@ def test_every_verb_has_a_command_that_explains_itself(whichrank):
         assert "Usage: whichrank" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("verb", "given", "known"),
+    [("run", "--polcy", "--policy"), ("profile", "--no-shapes", "--shapes"), ("rehearse", "--wrld", "--world-size")],
+)
+def test_a_misspelt_option_before_the_command_is_not_taken_for_the_command(whichrank, verb, given, known):
+    done = whichrank(verb, given, "--", "true")
+    assert done.returncode == 2
+    assert given in done.stderr
+    assert known in done.stderr
+    assert "can't start" not in done.stderr
+
+
 def test_help_imports_no_verb_and_nothing_heavy():
     script = "import sys; from whichrank.cli.main import run; run(['-h']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(

@@ -13,7 +13,7 @@ from whichrank.cli.terminal.output import write
 HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
 
 
-@click.command(name="rehearse", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(name="rehearse", context_settings={"allow_interspersed_args": False})
 @click.option("--world-size", "-n", "world", type=click.IntRange(2, 64), default=4, show_default=True, help="Ranks.")
 @click.option("--steps", type=click.IntRange(min=1), help="Stop after this many optimizer steps.")
 @click.option(

@@ -10,7 +10,7 @@ import click
 from whichrank.model.errors import UsageError
 
 
-@click.command(name="profile", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(name="profile", context_settings={"allow_interspersed_args": False})
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Where the profiles go (default: a new folder)."
 )

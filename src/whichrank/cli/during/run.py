@@ -20,7 +20,7 @@ from whichrank.cli.terminal import output
 from whichrank.model.settings import PURPOSES, Purpose
 
 
-@click.command(name="run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(name="run", context_settings={"allow_interspersed_args": False})
 @rules_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
 @click.option(
