@@ -17,9 +17,10 @@ from tests.run import watched
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue")
 # On a busy machine its own limits of 2 to 10 s pass between two messages. A job that is queued again waits until its
-# credentials have expired.
+# credentials have expired. All clusters run on this machine: a job is told by its number, so each counts from another.
 CONFIGURATION = """\
 ClusterName=lab
+FirstJobId={first}
 SlurmctldHost=localhost
 SlurmctldPort={ports[0]}
 SlurmUser=root
@@ -122,7 +123,8 @@ def _daemons(home: Path, more: str) -> Iterator[Cluster]:
     (home / "munge/key").write_bytes(secrets.token_bytes(128))
     (home / "munge/key").chmod(0o400)
     ports = [watched.free_port() for _ in range(3)]
-    (home / "slurm.conf").write_text(CONFIGURATION.format(home=home, ports=ports) + more)
+    first = 1000 * (1 + secrets.randbelow(60_000))
+    (home / "slurm.conf").write_text(CONFIGURATION.format(home=home, ports=ports, first=first) + more)
     cluster = Cluster(home)
     try:
         cluster.call(
