@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whichrank.flows.lint.check import CodeLint, line_of, lint
+from whichrank.flows.lint.check import CodeLint, lint
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "lint"
 _WRONG = re.compile(r"#\s*wrong:\s*([\w|-]+)")
@@ -43,7 +43,7 @@ def labels(path: Path) -> tuple[list[tuple[int, set[str]]], set[int]]:
 def score_file(path: Path, score: Score, result: CodeLint | None = None) -> None:
     wrong, near = labels(path)
     result = result or lint([path])
-    told = [(line_of(f.evidence[0]), f.cause, f.code) for f in result.findings if f.cause]
+    told = [(f.evidence[0].line, f.cause, f.code) for f in result.findings if f.cause]
     used: set[int] = set()
     for line, causes in wrong:
         lines = {line} | near

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.each import over
 from tests.source.lint_programs import SAMPLES
-from whichrank.flows.lint.check import line_of, lint
+from whichrank.flows.lint.check import lint
 
 _MARK = re.compile(r"[ \t]*#!$", re.MULTILINE)
 
@@ -36,7 +36,7 @@ def test_a_marked_line_is_named_and_nothing_else(name: str, tmp_path: Path) -> N
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_MARK.sub("", text), encoding="utf-8")
         marked |= {(file, number) for number, line in enumerate(text.splitlines(), 1) if _MARK.search(line)}
-    told = {(f.evidence[0].source, line_of(f.evidence[0])) for f in lint([tmp_path]).findings}
+    told = {(f.evidence[0].source, f.evidence[0].line) for f in lint([tmp_path]).findings}
     assert told <= marked
     assert bool(told) == name.endswith("_wrong")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.each import over
 from tests.source.lint_programs import SAMPLES
-from whichrank.flows.lint.check import line_of, lint
+from whichrank.flows.lint.check import lint
 
 MARK = re.compile(r" #([!?])(\S+)$")
 KNOWN_MISSES = {
@@ -51,7 +51,7 @@ def judge(program: Program, folder: Path) -> tuple[list[str], list[str]]:
     """Mistakes that were not named, and findings that are none."""
     for name, lines in program.files.items():
         (folder / name).write_text("\n".join(lines))
-    found = [(f.evidence[0].source, line_of(f.evidence[0]), f.cause, f.code) for f in lint([folder]).findings]
+    found = [(f.evidence[0].source, f.evidence[0].line, f.cause, f.code) for f in lint([folder]).findings]
     missed, used = [], set()
     for sign, file, line, causes in program.marks:
         if sign == "!":

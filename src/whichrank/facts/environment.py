@@ -131,6 +131,12 @@ def must_match(name: str) -> bool:
     return variable is not None and variable.must_match
 
 
+def read_again(name: str) -> bool:
+    """Whether NCCL reads it anew for every communicator: those that are made later see a change."""
+    variable = catalogue().get(name)
+    return variable is not None and variable.when_read == "every communicator init"
+
+
 @cache
 def others() -> dict[str, Variable]:
     """Variables of other libraries that ranks use: CUDA, OpenMP, libfabric, UCX, PyTorch beside its process groups."""

@@ -59,7 +59,7 @@ class Search(Struct):
     def note(self, results: Mapping[Pair, bool]) -> None:
         self.rounds += 1
         for (a, b), good in results.items():
-            self.results.setdefault(_ordered(a, b), []).append(good)
+            self.results.setdefault(ordered(a, b), []).append(good)
 
     def blame(self) -> Blame:
         return settle(self.hosts, self.results, self.rounds)
@@ -71,7 +71,7 @@ class Search(Struct):
     def _matching(self) -> list[Pair]:
         order = list(self.hosts)
         random.Random(self.seed + self.rounds).shuffle(order)  # noqa: S311 - to spread tests, not for secrets
-        return self._greedy(order, lambda a, b: _ordered(a, b) not in self.results)
+        return self._greedy(order, lambda a, b: ordered(a, b) not in self.results)
 
     def _closer_look(self) -> list[Pair]:
         groups = _components(self.hosts, self.results)
@@ -96,7 +96,7 @@ class Search(Struct):
         for host in [*unsure, *doubtful]:
             if host in used:
                 continue
-            partner = next((g for g in good if g not in used and _ordered(host, g) not in self.results), None)
+            partner = next((g for g in good if g not in used and ordered(host, g) not in self.results), None)
             if partner is not None:
                 pairs.append((host, partner))
                 used |= {host, partner}
@@ -222,5 +222,5 @@ def _components(hosts: Sequence[str], results: Mapping[Pair, Sequence[bool]]) ->
     return sorted(found.values(), key=len, reverse=True)
 
 
-def _ordered(a: str, b: str) -> Pair:
+def ordered(a: str, b: str) -> Pair:
     return (a, b) if a <= b else (b, a)

@@ -19,6 +19,12 @@ class Ref(Struct, frozen=True):
     host: str | None = None
     time: str | None = None
 
+    @property
+    def line(self) -> int:
+        """Of `line 118`; 0 where it is not a line."""
+        word = self.locator.rpartition(" ")[2]
+        return int(word) if word.isdigit() else 0
+
 
 class Source(Struct, frozen=True):
     """One file (or stream) that was looked at, and what came of it."""

@@ -51,7 +51,7 @@ def _result(finding: Finding) -> dict[str, Any]:
 
 
 def _location(ref: Ref) -> dict[str, Any]:
-    line = int(ref.locator.rpartition(" ")[2])
+    line = ref.line
     return {"physicalLocation": {"artifactLocation": {"uri": _uri(ref.source)}, "region": {"startLine": line}}}
 
 

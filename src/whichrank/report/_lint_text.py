@@ -47,7 +47,7 @@ def _place(ref: Ref, shown_as: Mapping[str, str]) -> str:
 
 def _frame(ref: Ref, lines: Mapping[str, Sequence[str]], shown_as: Mapping[str, str], paint: Paint) -> Iterator[str]:
     yield f"  --> {_place(ref, shown_as)}\n"
-    number = int(ref.locator.rpartition(" ")[2])
+    number = ref.line
     text = lines.get(ref.source, ())
     width = len(str(number + AROUND))
     for at in range(max(1, number - AROUND), min(len(text), number + AROUND) + 1):

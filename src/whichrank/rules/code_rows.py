@@ -101,7 +101,7 @@ def _found(
     cause: str = "",
 ) -> Finding:
     first = refs[0]
-    subject = Subject(code=(CodePlace(first.source, int(first.locator.rpartition(" ")[2])),))
+    subject = Subject(code=(CodePlace(first.source, first.line),))
     return Finding(
         row.code, cause or row.cause, category, severity, grade, subject, message, tuple(dict.fromkeys(refs)),
         fix or row.fix, kind="code",

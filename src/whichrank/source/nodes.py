@@ -62,3 +62,8 @@ def called_as(func: ast.expr) -> str:
         func = func.func if isinstance(func.func, ast.Name) else ast.Name(last_name(func.func))
     parts.append(func.id if isinstance(func, ast.Name) else "")
     return ".".join(reversed(parts))
+
+
+def calls_any(node: ast.AST, names: set[str]) -> bool:
+    """Whether one of these is called anywhere in it."""
+    return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in walk(node))

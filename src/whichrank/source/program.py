@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from whichrank.facts.environment import catalogue, counts, in_family, is_read, unread
+from whichrank.facts.environment import catalogue, counts, in_family, is_read, read_again, unread
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
@@ -178,7 +178,7 @@ class _Program(Struct):
         shift = self.first_line - 1
         for a in found.assignments:
             if in_family(a.name) or is_read(a.name):
-                line = int(a.ref.locator.rpartition(" ")[2])
+                line = a.ref.line
                 self.out.assignments.append(a._replace(ref=self.ref(line) if shift else a.ref, scope=scope))
         self.out.lost += [lost for lost in found.lost if lost not in self.out.lost]
         self.out.clashes += [clash for clash in found.clashes if clash not in self.out.clashes]
@@ -206,7 +206,7 @@ class _Program(Struct):
             if found.node not in dead:
                 late = Assignment(found.name, None, self.ref(found.node), self.out.label, "python")
                 event = self.ref(found.event_node)
-                self.out.late.append(Late(late, found.event, event, sure=not _read_again(found.name)))
+                self.out.late.append(Late(late, found.event, event, sure=not read_again(found.name)))
 
 
 def _own_interpreter(call: ast.AST) -> bool:
@@ -221,12 +221,6 @@ def _is_remote(node: ast.AST) -> bool:
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
     return any(re.search(r"\bremote\b", ast.unparse(decorator)) for decorator in node.decorator_list)
-
-
-def _read_again(name: str) -> bool:
-    """NCCL reads some variables anew for every communicator: those that are made later see the change."""
-    variable = catalogue().get(name)
-    return variable is not None and variable.when_read == "every communicator init"
 
 
 def _is_branch(node: ast.AST) -> bool:

@@ -36,10 +36,7 @@ def command(pid: int | None, out: Path | None, quiet: bool, **wishes: Any) -> No
 
     def tell(text: str) -> None:
         if not quiet:
-            if "\n" in text:  # a report, which is safe and may have colours
-                click.echo(text, err=True)
-            else:
-                output.tell(f"whichrank: {text}")
+            output.told(text)
 
     audience = Monitors(Wishes(**wishes), f"process {pid}" if pid is not None else "attached", tell)
     try:

@@ -74,10 +74,7 @@ def command(
 
     def tell(text: str) -> None:
         if not quiet:
-            if "\n" in text:  # a report, which is safe and may have colours
-                click.echo(text, err=True)
-            else:
-                output.tell(f"whichrank: {text}")
+            output.told(text)
 
     if gate:
         from whichrank.cli.during._gate import refuses

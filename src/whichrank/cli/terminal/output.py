@@ -52,6 +52,14 @@ def tell(text: str) -> None:
     click.echo(safe(text), err=True)
 
 
+def told(text: str) -> None:
+    """What a watch says: one line, or a report, which is safe and may have colours."""
+    if "\n" in text:
+        click.echo(text, err=True)
+    else:
+        tell(f"whichrank: {text}")
+
+
 def flush() -> None:
     """Write out what is left while a broken pipe can still be met calmly."""
     try:

@@ -46,7 +46,6 @@ _TITLES = frozenset(word for column, words in _COLUMNS.items() if column != "ran
 """In the header of a table one of these stands beside the rank."""
 _AS_SPACES = str.maketrans("|,;", "   ")
 _WHERE = ("pid", "host", "node", "ip=", "ip:", "ip ", "ip'", 'ip"')
-_BRACKETED = re.compile(r"\n\[[^\]\n]{1,300}\] ")
 _NAMED = {word: column for column, words in _COLUMNS.items() for word in words}
 _CELLS = re.compile(r"\s*[|,;\t]\s*|\s+")
 _NUMBER = re.compile(r"(?:rank|gpu|cuda:?|task)?[\s:#=]{0,2}(\d{1,7})", re.IGNORECASE)
@@ -170,9 +169,8 @@ def rows(text: str) -> list[Row]:
     shapes = (
         list(_table(lines)) if not _TITLES.isdisjoint(_cells_in(low)) else [],
         _arrows(lines),
-        list(_names_and_values(lines)) if any(map(low.__contains__, _WHERE)) or _BRACKETED.search(low) else [],
+        list(_introductions(lines)) if "rank" in low else [],
         list(_processes(lines)) if "PID" in text else [],
-        list(_introductions(lines)),
         list(_slots(lines)) if "WORLD INFO DICT" in text else [],
     )
     return max(shapes, key=len)
@@ -224,37 +222,38 @@ def _arrows(lines: list[tuple[int, str]]) -> list[Row]:
     return [(number, line, {k: v for k, v in match.groupdict().items() if v}) for number, line, match in found]
 
 
-def _names_and_values(lines: list[tuple[int, str]]) -> Iterator[Row]:
-    for number, line in lines:
-        low = line.lower() if len(line) < 1000 else ""
-        if "rank" not in low or not (line.startswith("[") or any(map(low.__contains__, _WHERE))):
-            continue
-        if not any(map(low.__contains__, _SAYS)) or not (told := _VALUES["rank"].search(line)):
-            continue
-        found = {"rank": told[1]}
-        for name, pattern in _VALUES.items():
-            # Ray's driver has a pid and an address of its own in every line: the nearest is the rank's.
-            near = min(pattern.finditer(line), key=lambda match: abs(match.start() - told.start()), default=None)
-            if name != "rank" and near is not None:
-                found[name] = next(value for value in near.groups() if value)
-        if "host" in found or "pid" in found:
-            yield number, line, found
-
-
 def _introductions(lines: list[tuple[int, str]]) -> Iterator[Row]:
-    """Words and values one after the other, as scripts print them when they start."""
+    """What ranks say of themselves when they start: `rank=13 pid=4410 host=node2`, `rank 13 pid 4410 on node2`."""
     for number, line in lines:
-        match = _INTRODUCES.search(line[:_LINE]) if "ank " in line[:_LINE] else None
-        if match is None:
-            continue
-        found = {"rank": match["rank"]}
-        for word, value in _ITEM.findall(match["items"]):
-            name = _ITEM_OF.get(word.lower(), word.lower())
-            is_host = value[:1].isalpha() and re.search(r"[\d-]", value) is not None
-            if is_host if name == "host" else value.isdecimal():
-                found.setdefault(name, value.rstrip(".:"))
+        found = _names_and_values(line) or _words_and_values(line[:_LINE])
         if "host" in found or "pid" in found:
             yield number, line, found
+
+
+def _names_and_values(line: str) -> dict[str, str]:
+    low = line.lower() if len(line) < 1000 else ""
+    if "rank" not in low or not (line.startswith("[") or any(map(low.__contains__, _WHERE))):
+        return {}
+    if not any(map(low.__contains__, _SAYS)) or not (told := _VALUES["rank"].search(line)):
+        return {}
+    found = {"rank": told[1]}
+    for name, pattern in _VALUES.items():
+        # Ray's driver has a pid and an address of its own in every line: the nearest is the rank's.
+        near = min(pattern.finditer(line), key=lambda match: abs(match.start() - told.start()), default=None)
+        if name != "rank" and near is not None:
+            found[name] = next(value for value in near.groups() if value)
+    return found if "host" in found or "pid" in found else {}
+
+
+def _words_and_values(line: str) -> dict[str, str]:
+    match = _INTRODUCES.search(line) if "ank " in line else None
+    found = {"rank": match["rank"]} if match else {}
+    for word, value in _ITEM.findall(match["items"]) if match else ():
+        name = _ITEM_OF.get(word.lower(), word.lower())
+        is_host = value[:1].isalpha() and re.search(r"[\d-]", value) is not None
+        if is_host if name == "host" else value.isdecimal():
+            found.setdefault(name, value.rstrip(".:"))
+    return found
 
 
 def _slots(lines: list[tuple[int, str]]) -> Iterator[Row]:

@@ -74,15 +74,10 @@ def lint(
             (found if answer else clear).append(rule.CODE)
     order = {file.label: index for index, file in enumerate(files)}
     findings = _once(findings)
-    findings.sort(key=lambda f: (order.get(f.evidence[0].source, 0), _line(f.evidence[0]), _WEIGHT[f.severity], f.code))
+    findings.sort(key=lambda f: (order.get(f.evidence[0].source, 0), f.evidence[0].line, _WEIGHT[f.severity], f.code))
     sources = tuple(Source(f.label, f.kind, _quality(f), f.note) for f in files)
     coverage = Coverage(sources, tuple(sorted(found)), tuple(sorted(clear)), tuple(skipped))
     return LintResult(tuple(findings), coverage)
-
-
-def _line(ref: Ref) -> int:
-    word = ref.locator.rpartition(" ")[2]
-    return int(word) if word.isdigit() else 0
 
 
 def _quality(file: SettingsFile) -> Quality:

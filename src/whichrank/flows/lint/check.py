@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from whichrank.flows.discovery import discover_rules
 from whichrank.model.errors import UsageError
-from whichrank.model.evidence import Coverage, Ref, Skipped, Source
+from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import ProgramCase
 from whichrank.source.code.index import PARSE_ERRORS, Module, read_module
@@ -212,11 +212,6 @@ def _judge(case: ProgramCase, rules: Iterable[ModuleType]) -> tuple[list[Finding
     return findings, found, clear, skipped
 
 
-def line_of(ref: Ref) -> int:
-    word = ref.locator.rpartition(" ")[2]
-    return int(word) if word.isdigit() else 0
-
-
 def _distinct(findings: list[Finding]) -> list[Finding]:
     """One finding per operation and cause: the surest; in the order of files and lines."""
     best: dict[tuple[str, str, str], Finding] = {}
@@ -226,7 +221,7 @@ def _distinct(findings: list[Finding]) -> list[Finding]:
         known = best.get(key)
         if known is None or _rank(finding) < _rank(known):
             best[key] = finding
-    return sorted(best.values(), key=lambda f: (f.evidence[0].source, line_of(f.evidence[0]), f.code))
+    return sorted(best.values(), key=lambda f: (f.evidence[0].source, f.evidence[0].line, f.code))
 
 
 def _rank(finding: Finding) -> tuple[int, float, str]:
@@ -238,7 +233,7 @@ def _without_ignored(findings: list[Finding], lines: dict[str, list[str]]) -> tu
     suppressed: list[Finding] = []
     for finding in findings:
         first = finding.evidence[0]
-        (suppressed if _ignored(finding.code, lines.get(first.source, []), line_of(first)) else kept).append(finding)
+        (suppressed if _ignored(finding.code, lines.get(first.source, []), first.line) else kept).append(finding)
     return kept, suppressed
 
 

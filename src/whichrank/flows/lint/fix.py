@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from whichrank.flows.lint.check import CodeLint, line_of
+from whichrank.flows.lint.check import CodeLint
 from whichrank.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def changes(result: CodeLint) -> list[Change]:
     for finding in result.findings:
         first = finding.evidence[0]
         if can_fix(finding.code):
-            others = tuple(line_of(ref) for ref in finding.evidence[1:] if ref.source == first.source)
-            wanted[first.source].append(Wanted(finding.code, line_of(first), others))
+            others = tuple(ref.line for ref in finding.evidence[1:] if ref.source == first.source)
+            wanted[first.source].append(Wanted(finding.code, first.line, others))
     made = []
     for label, items in sorted(wanted.items()):
         path = result.files[label].path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from whichrank.flows.lint.check import line_of, lint
+from whichrank.flows.lint.check import lint
 from whichrank.model.errors import WhichrankError
 from whichrank.model.findings import Finding
 from whichrank.model.verdict import Excerpt
@@ -28,7 +28,7 @@ def explained(source: Path, excerpts: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
 
 
 def _said(excerpt: Excerpt, findings: Sequence[Finding]) -> tuple[str, ...]:
-    here = [f for f in findings if any(_names(excerpt, ref.source, line_of(ref)) for ref in f.evidence)]
+    here = [f for f in findings if any(_names(excerpt, ref.source, ref.line) for ref in f.evidence)]
     lines: list[str] = []
     for finding in here[:MOST_FINDINGS]:
         lines.append(f"{finding.code}: {finding.message}")

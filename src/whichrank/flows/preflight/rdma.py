@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from whichrank.fleet.host_helpers import HostHelpers
-from whichrank.fleet.pairing import Pair, Search, all_pairs, settle
+from whichrank.fleet.pairing import Pair, Search, all_pairs, ordered, settle
 from whichrank.model.preflight import Blame
 from whichrank.records.inspection import RdmaRate
 
@@ -44,7 +44,7 @@ def measure(
         rates += _round(everyone, ports, addresses, wanted, number)
         for rail, pairs in wanted.items():
             judged = _judged(rates, rail)
-            searches[rail].note({p: judged[q][-1] for p in pairs if (q := _ordered(*p)) in judged})
+            searches[rail].note({p: judged[q][-1] for p in pairs if (q := ordered(*p)) in judged})
     return rates, {rail: settle(own, _judged(rates, rail), number) for rail, own in hosts.items()}
 
 
@@ -57,7 +57,7 @@ def _judged(rates: Sequence[RdmaRate], rail: str) -> dict[Pair, list[bool]]:
         if rate.gbits is None and not rate.unreached:
             continue  # the program failed for a reason of its own: nothing is known about the path
         good = rate.gbits is not None and rate.gbits >= SLOW * max(usual, rate.port_gbits or 0.0)
-        tests.setdefault((_ordered(rate.a, rate.b), rate.round), []).append(good)
+        tests.setdefault((ordered(rate.a, rate.b), rate.round), []).append(good)
     results: dict[Pair, list[bool]] = {}
     for (pair, _), ways in tests.items():
         results.setdefault(pair, []).append(all(ways))
@@ -109,7 +109,3 @@ def _gbits(port: Mapping[str, Any]) -> float | None:
         return float(str(port.get("rate", "")).partition(" ")[0])
     except ValueError:
         return None
-
-
-def _ordered(a: str, b: str) -> Pair:
-    return (a, b) if a <= b else (b, a)

@@ -181,3 +181,8 @@ def blocks(event: Event) -> Iterator[list[Event]]:
         yield event.final
         for handler in event.handlers:
             yield handler.body
+
+
+def communicates(events: list[Event]) -> bool:
+    """Whether an operation is among them, or in what they hold."""
+    return any(isinstance(event, Op) or any(map(communicates, blocks(event))) for event in events)

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import read_again
 from whichrank.records.code import Habit
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names
@@ -45,7 +45,7 @@ def in_wrong_order(project: Project, called: frozenset[str]) -> Iterator[Habit]:
                 yield reading.too_early(barrier, made)
         for late in found:
             key = (late.label, getattr(late.node, "lineno", 1), late.name)
-            if key not in seen and not _read_again(late.name) and not _unread(late):
+            if key not in seen and not read_again(late.name) and not _unread(late):
                 seen.add(key)
                 yield reading.habit(late)
 
@@ -53,12 +53,6 @@ def in_wrong_order(project: Project, called: frozenset[str]) -> Iterator[Habit]:
 def _meant(project: Project, full: str) -> str:
     """The module that an imported name is, or is in."""
     return full if full in project.modules else full.rpartition(".")[0]
-
-
-def _read_again(name: str) -> bool:
-    """Groups that are made later still see it."""
-    variable = catalogue().get(name)
-    return variable is not None and variable.when_read == "every communicator init"
 
 
 def _unread(late: Found) -> bool:

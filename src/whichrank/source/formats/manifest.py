@@ -364,7 +364,7 @@ class Manifest(Struct):
             if how == "build":
                 why = "each of these commands runs in a shell of its own, and this one ends before the training"
                 fix = "Put it into the environment block, or export it in the command that starts the training."
-                self.lost(a.name, int(a.ref.locator.rpartition(" ")[2]), why, fix)
+                self.lost(a.name, a.ref.line, why, fix)
         self.out.lost += [lost for lost in inner.lost if lost not in self.out.lost]
         self.out.late += inner.late
         self.out.baked += inner.baked

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.evidence.text.host_of_path import host_of_path
-from whichrank.evidence.text.prefixes import strip_ansi
-from whichrank.evidence.text.text_file import at_line_start, begins_line, chunks, is_text
+from whichrank.evidence.text.plain_lines import plain_lines, reading_of
+from whichrank.evidence.text.text_file import at_line_start, begins_line, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.host import HostState
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 NAME = "host_state"
 
-_MOST = 32 << 20
 _LONGEST = 4096
 _SHAPES = at_line_start(
     rb"(?:max locked memory|open files|core file size)\s+\(|Limit\s+Soft Limit\s+Hard Limit",
@@ -41,20 +40,13 @@ def read(item: Item) -> Reading:
     from whichrank.evidence.readers.host_state.tables import Tables  # many patterns, and most evidence has none
 
     tables = Tables()
-    number, size, whole = 0, 0, True
-    for chunk in chunks(item.path):
-        size += len(chunk)
-        if size > _MOST:
-            whole = False
-            break
-        for line in chunk.splitlines():
-            number += 1
-            tables.feed(number, strip_ansi(line[:_LONGEST].decode("utf-8", "replace").rstrip()))
+    for number, line in plain_lines(item):
+        tables.feed(number, line[:_LONGEST])
     tables.end_status()
     state = _state(item, tables)
     if state is None:
         return Reading([], "ignored", "no table of a host in it")
-    return Reading([state], "complete" if whole else "partial", "" if whole else "too long to be read whole")
+    return reading_of(item, [state])
 
 
 def _state(item: Item, tables: Tables) -> HostState | None:

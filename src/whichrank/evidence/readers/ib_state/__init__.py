@@ -6,10 +6,11 @@ import re
 
 from msgspec.structs import replace
 
-from whichrank.evidence.readers.ib_state.ports import PROMPT, Parser, Port
+from whichrank.evidence.readers.ib_state.ports import Parser, Port
+from whichrank.evidence.text.host_marks import PROMPT
 from whichrank.evidence.text.host_of_path import host_of_path
-from whichrank.evidence.text.prefixes import strip_ansi
-from whichrank.evidence.text.text_file import at_line_start, begins_line, chunks, is_text
+from whichrank.evidence.text.plain_lines import plain_lines, reading_of
+from whichrank.evidence.text.text_file import at_line_start, begins_line, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.model.moments import rfc3339_ns
@@ -17,8 +18,6 @@ from whichrank.records.network import CEILINGS, PortState
 
 NAME = "ib_state"
 
-_MOST = 32 << 20
-_LONGEST = 1 << 14
 _OF_HOST = r"([A-Za-z][\w.-]{0,63}): {1,4}"
 """How pdsh, clush and ansible begin the lines of each host."""
 _SHAPES = at_line_start(
@@ -72,21 +71,13 @@ def read(item: Item) -> Reading:
         return _read_sysfs(item, host, single)
     name = item.label.rsplit("/", 1)[-1]
     parsers = {"": Parser(name)}
-    number, size, whole = 0, 0, True
-    for chunk in chunks(item.path):
-        size += len(chunk)
-        if size > _MOST:
-            whole = False
-            break
-        for line in chunk.splitlines():
-            number += 1
-            text = strip_ansi(line[:_LONGEST].decode("utf-8", "replace").rstrip())
-            if (match := _COLLECTED.match(text)) and match[1] not in parsers and len(parsers) < _MOST_HOSTS:
-                parsers[match[1]] = Parser(name, match[1])
-            of, _, rest = text.partition(": ")
-            parser, text = (parsers[of], rest) if of in parsers else (parsers[""], text)
-            for part in _ON_ONE_LINE.split(text) if "hca_id:" in text else (text,):
-                parser.feed(number, part)
+    for number, line in plain_lines(item):
+        if (match := _COLLECTED.match(line)) and match[1] not in parsers and len(parsers) < _MOST_HOSTS:
+            parsers[match[1]] = Parser(name, match[1])
+        of, _, rest = line.partition(": ")
+        parser, text = (parsers[of], rest) if of in parsers else (parsers[""], line)
+        for part in _ON_ONE_LINE.split(text) if "hca_id:" in text else (text,):
+            parser.feed(number, part)
     told = [port for parser in parsers.values() for port in parser.ports if _says_something(port)]
     # What `whichrank run` takes from a network namespace names no host: its address does.
     places = {p.taken_ns: p.addresses[0] for p in reversed(told) if p.addresses}
@@ -96,7 +87,7 @@ def read(item: Item) -> Reading:
         return Reading(
             [], "unusable" if failed else "ignored", "the command found no port" if failed else "no port in it"
         )
-    return Reading([*ports], "complete" if whole else "partial", "" if whole else "too long to be read whole")
+    return reading_of(item, [*ports])
 
 
 def _says_something(port: Port) -> bool:

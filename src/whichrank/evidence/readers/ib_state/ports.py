@@ -6,6 +6,7 @@ import re
 
 from msgspec import Struct, field
 
+from whichrank.evidence.text.host_marks import host_above
 from whichrank.evidence.text.namespace_looks import address_of, moment_of
 
 # Names of perfquery -> the kernel's.
@@ -44,12 +45,6 @@ _NIC_COUNT = re.compile(r"\s{2,10}([a-z][\w.\[\] -]{1,60}): (\d{1,20})$")
 _ASKED = re.compile(
     r"(?:ethtool(?: -S)?|perfquery(?: -\w)*? -C) ([\w.-]{1,32})(?: -P (\d{1,3}))?\s*$|ethtool -S ([\w.-]{1,32})"
 )
-PROMPT = (
-    r"(?:\[(?:[\w.-]{1,32}@)?([\w.-]{1,64})(?: [^\]\n]{0,60})?\]|[\w.-]{1,32}@([\w.-]{1,64})(?::[^$#\n]{0,60})?)[$#] "
-    r"|([A-Za-z][\w.-]{1,63}) ?[$#>] (?=ibv_devinfo|ibstat|perfquery|ethtool|rdma |cat /sys)"
-)
-"""`[node1]$ `, `[root@node1 ~]# `, `user@node1:~$ `, `node1 # ibstat`."""
-_PROMPT = re.compile(PROMPT)
 _DEVINFO = re.compile(r"ibv_devinfo (?:-\w )*-d ([\w-]{1,40})")
 _IP_LINK = re.compile(
     r"\d{1,6}: ([\w.-]{1,32})(?:@[\w.-]{1,32})?: <([A-Z0-9,_-]{0,200})> mtu (\d{1,6}) .{0,120}?state (\w{1,12})"
@@ -147,8 +142,8 @@ class Parser:
         return self._now
 
     def feed(self, number: int, line: str) -> None:
-        if prompt := _PROMPT.match(line):
-            self._host, self._now = prompt[1] or prompt[2] or prompt[3], None
+        if host := host_above(line):
+            self._host, self._now = host, None
             if asked := _DEVINFO.search(line):  # its heading may be filtered out
                 self._begin(asked[1], 1, number, line)
         if self._titles is not None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from whichrank.evidence.readers.nvidia_smi.keys import COLUMNS, Draft, column
 from whichrank.evidence.readers.nvidia_smi.report import moment
+from whichrank.evidence.text.host_marks import host_above
 from whichrank.records.hardware import NvLink
 
 Lines = Sequence[tuple[int, str]]
@@ -16,10 +17,6 @@ _UUID = re.compile(r"GPU-[0-9a-fA-F-]{8,36}$")
 _BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d$")
 _HOST = ("host", "hostname", "node", "nodename")
 """Columns that people add where they ask several hosts."""
-_HEADING = re.compile(
-    r"\s{0,4}[=#*>-]{2,40} {0,4}(?=\S{0,40}[\d-])([A-Za-z][\w.-]{1,62})(?:: |:?\s{0,4}[=#*<-]{0,40}\s{0,4}$)"
-)
-"""What people put above the answer of each host: `==== node7: nvidia-smi …`, `--- node7`, `### node7 ###`."""
 _IDENTITY = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 _QUERY = re.compile(r"--query-gpu=([\w.,]{1,4000})")
 _PROCESS = re.compile(
@@ -44,8 +41,7 @@ def parse_csv(lines: Lines) -> tuple[list[Draft], str, int | None, str]:
     driver, taken, note = "", None, ""
     host: str | None = None
     for number, line in lines:
-        if heading := _HEADING.match(line):
-            host = heading[1]
+        host = host_above(line) or host
         if asked := _QUERY.search(line):
             titles = [column(word) for word in asked[1].split(",")]
             continue

@@ -7,8 +7,8 @@ import re
 from whichrank.evidence.readers.sockets.lines import Line, details, socket_line
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.path_hint import hint_of_path
-from whichrank.evidence.text.prefixes import strip_ansi
-from whichrank.evidence.text.text_file import chunks, is_text
+from whichrank.evidence.text.plain_lines import plain_lines, reading_of
+from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.network import TcpSocket
@@ -32,20 +32,12 @@ def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
 def read(item: Item) -> Reading:
     """One `TcpSocket` per connection."""
     pile = _Pile(item)
-    number, size, whole = 0, 0, True
-    for chunk in chunks(item.path):
-        size += len(chunk)
-        if size > _MOST:
-            whole = False
-            break
-        for line in chunk.splitlines():
-            number += 1
-            pile.feed(number, strip_ansi(line[:_LONGEST].decode("utf-8", "replace").rstrip()))
+    for number, line in plain_lines(item, _MOST):
+        pile.feed(number, line[:_LONGEST])
     pile.end()
-    whole = whole and not pile.full
     if not pile.sockets:
         return Reading([], "complete", "no connection in it")
-    return Reading([*pile.sockets], "complete" if whole else "partial", "" if whole else "too long to be read whole")
+    return reading_of(item, [*pile.sockets], _MOST, whole=not pile.full)
 
 
 class _Pile:

@@ -6,10 +6,10 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.events import Event, Fork, Op, blocks
+from whichrank.source.code.events import Event, Fork, communicates
 from whichrank.source.code.index import Function, resolve
 from whichrank.source.code.values import Origin, Value
-from whichrank.source.nodes import dotted, last_name, walk
+from whichrank.source.nodes import calls_any, dotted, last_name, walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Analysis
@@ -37,13 +37,9 @@ def _catches(decorator: Function) -> bool:
     wrapped = {decorator.params[0]} if decorator.params else set()
     wrapped |= {inner.params[0] for inner in decorator.module.everything if inner.parent is decorator and inner.params}
     for part in walk(decorator.node):
-        if isinstance(part, ast.Try) and any(_calls(statement, wrapped) for statement in part.body):
+        if isinstance(part, ast.Try) and any(calls_any(statement, wrapped) for statement in part.body):
             return any(not isinstance(handler.body[-1], ast.Raise) for handler in part.handlers)
     return False
-
-
-def _calls(node: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in walk(node))
 
 
 def calls_before(function: Function, line: int) -> bool:
@@ -70,11 +66,7 @@ def wrapper_of(analysis: Analysis, function: Function) -> tuple[Function, str] |
 
 def _decides(events: list[Event]) -> bool:
     """Whether a wrapper communicates, or asks something other than the rank before it calls what it wraps."""
-    return _communicates(events) or any(isinstance(event, Fork) and _asks_data(event.test) for event in events)
-
-
-def _communicates(events: list[Event]) -> bool:
-    return any(isinstance(event, Op) or any(map(_communicates, blocks(event))) for event in events)
+    return communicates(events) or any(isinstance(event, Fork) and _asks_data(event.test) for event in events)
 
 
 def _asks_data(test: Value) -> bool:

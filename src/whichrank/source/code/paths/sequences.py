@@ -9,7 +9,7 @@ from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op, blocks
 from whichrank.source.code.index import Function, resolve
 from whichrank.source.code.values import Callee, Value, differs, functions_of
-from whichrank.source.nodes import FUNCTIONS, dotted, last_name, own, walk
+from whichrank.source.nodes import FUNCTIONS, calls_any, dotted, last_name, own, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -180,16 +180,12 @@ def _parts_ranks(function: ast.AST, wrapped: set[str]) -> bool:
     """Whether a function lets some ranks alone call what it wraps, or come to the call of it."""
     for node in own(function):
         if isinstance(node, ast.If) and _asks_rank(node.test):
-            here, others = (any(_calls(part, wrapped) for part in arm) for arm in (node.body, node.orelse))
+            here, others = (any(calls_any(part, wrapped) for part in arm) for arm in (node.body, node.orelse))
             leaves = isinstance(node.body[-1], ast.Return) and not here and not others
             behind = (isinstance(n, ast.Call) and last_name(n.func) in wrapped for n in own(function))
             if (here and not others) or (leaves and any(behind)):
                 return True
     return False
-
-
-def _calls(node: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(n, ast.Call) and last_name(n.func) in names for n in walk(node))
 
 
 def _asks_rank(test: ast.expr) -> bool:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Handler, Op, blocks, matters
+from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Handler, Op, communicates, matters
 from whichrank.source.code.index import Class, Function, resolve
 from whichrank.source.code.values import UNKNOWN, Origin, Value, differs
 from whichrank.source.nodes import dotted, last_name, walk
@@ -131,11 +131,7 @@ def _door(event: Event) -> bool:
     if not isinstance(event, Fork) or not differs(event.test):
         return False
     by_rank = any(isinstance(origin, Origin) and origin.kind in {"rank", "part"} for origin in event.test.taint)
-    return by_rank and _communicates(event.then) != _communicates(event.other)
-
-
-def _communicates(events: list[Event]) -> bool:
-    return any(isinstance(event, Op) or any(map(_communicates, blocks(event))) for event in events)
+    return by_rank and communicates(event.then) != communicates(event.other)
 
 
 def _manager(frame: Frame, value: Value, name: str, item: ast.withitem) -> Value | None:
