@@ -22,7 +22,6 @@ class RasRank(Struct, frozen=True):
     """Address of the bootstrap interface, not a host name."""
     pid: int | None = None
     cuda_dev: int | None = None
-    nvml_dev: int | None = None
     init_state: int | None = None
     """ncclResult_t: 0 done, 7 in progress."""
     finalize_called: bool | None = None
@@ -31,8 +30,6 @@ class RasRank(Struct, frozen=True):
     counts: dict[str, int] | None = None
     """Operations launched, by collective; Send and Recv are not counted by NCCL."""
     missing: bool = False
-    unresponsive: bool | None = None
-    dead: bool | None = None
 
     @property
     def status(self) -> str | None:
@@ -61,11 +58,6 @@ class RasGroup(Struct, frozen=True):
 
     number: int
     comms: int
-    nodes_per_comm: int
-    ranks_per_node: str
-    """"8", or "4-8" where they differ."""
-    ranks_per_comm: int
-    ranks_in_group: int
     status: str
     errors: tuple[str, ...]
     """Empty for OK."""
@@ -141,9 +133,6 @@ class RasReport(Struct):
 
     source: str
     form: Literal["text", "json", "events"]
-    nccl_version: str | None = None
-    cuda_runtime: int | None = None
-    cuda_driver: int | None = None
     time: str | None = None
     """Local time of the answering process; text reports have none."""
     job: RasJob | None = None
@@ -152,13 +141,10 @@ class RasReport(Struct):
     mismatches: list[RasMismatch] = field(default_factory=list)
     problems: list[RasProblem] = field(default_factory=list)
     events: list[RasEvent] = field(default_factory=list)
-    replies: list[str] = field(default_factory=list)
-    """Refusals: "ERROR: Unknown command …"."""
     diagnostics: list[str] = field(default_factory=list)
     """Lines of the RAS diagnostics of 2.31 and later."""
     no_data: bool = False
     """No communicator data collected: no communicator has come up yet."""
-    timeouts: int = 0
     complete: bool = True
     """False when the report breaks off."""
 

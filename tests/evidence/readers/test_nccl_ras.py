@@ -36,16 +36,11 @@ def report(name: str) -> RasReport:
 
 def test_a_hang_as_text() -> None:
     found = report("conditional/ras.txt")
-    assert (found.form, found.nccl_version, found.cuda_runtime, found.cuda_driver) == (
-        "text",
-        "2.28.9",
-        13000,
-        13000,
-    )
+    assert found.form == "text"
     assert found.job is not None
     assert (found.job.nodes, found.job.processes, found.job.gpus, found.job.uniform) == (1, 4, 4, True)
     (group,) = found.groups
-    assert (group.number, group.comms, group.ranks_per_node, group.ranks_per_comm) == (0, 1, "4", 4)
+    assert (group.number, group.comms) == (0, 1)
     assert (group.status, group.errors) == ("RUNNING", ("MISMATCH",))
     (mismatch,) = found.mismatches
     assert (mismatch.comm_id, mismatch.topic, mismatch.counts) == ("f454ca2af5587460", "AllReduce", (9, 11))
@@ -65,7 +60,7 @@ def test_the_same_hang_as_text_and_as_json() -> None:
     (rank,) = few.listed
     assert (rank.rank, rank.pid, rank.host, rank.status) == (3, 598, "192.0.2.2", "RUNNING")
     assert rank.counts == {"Broadcast": 1, "Reduce": 0, "AllGather": 0, "ReduceScatter": 0, "AllReduce": 5}
-    assert (json.time, json.timeouts, json.comms[0].size) == ("2026-11-15 00:17:57", 0, 4)
+    assert (json.time, json.comms[0].size) == ("2026-11-15 00:17:57", 4)
 
 
 def test_two_ranks_are_both_named() -> None:
@@ -73,10 +68,8 @@ def test_two_ranks_are_both_named() -> None:
     assert [(value.value, value.listed[0].rank) for value in mismatch.values] == [("6", 0), ("5", 1)]
 
 
-def test_refusals_are_kept_beside_the_report() -> None:
-    found = report("host4/bad_command.txt")
-    assert found.replies == ["ERROR: Unknown command foo"]
-    assert found.mismatches[0].counts == (6, 5)
+def test_a_refusal_above_the_report() -> None:
+    assert report("host4/bad_command.txt").mismatches[0].counts == (6, 5)
 
 
 def test_no_communicator_yet() -> None:
@@ -179,21 +172,21 @@ def test_every_block() -> None:
     assert found.job is not None
     assert (found.job.nodes, found.job.processes, found.job.uniform) == (4, 31, False)
     assert found.job.outlier_nodes == ("10.0.0.4",)
-    assert [(group.ranks_per_node, group.status, group.errors) for group in found.groups] == [
-        ("7-8", "ABORT", ("INCOMPLETE", "ERROR", "MISMATCH")),
-        ("1", "INIT", ()),
+    assert [(group.status, group.errors) for group in found.groups] == [
+        ("ABORT", ("INCOMPLETE", "ERROR", "MISMATCH")),
+        ("INIT", ()),
     ]
     missing, dead, few, old, errors, timeouts = found.problems
     assert (missing.kind, missing.comm_id, missing.count) == ("INCOMPLETE", None, 1)
     assert (missing.processes[0].pid, missing.processes[0].gpus) == (321, "3 (NVML 7)")
     assert (dead.kind, dead.count, [process.pid for process in dead.processes]) == ("DEAD", 2, [322, 323])
     assert few.comm_id == "00000000000012ab"
-    assert few.ranks == (RasRank(21, "10.0.0.9", 321, 3, 7, missing=True), RasRank(22, missing=True))
+    assert few.ranks == (RasRank(21, "10.0.0.9", 321, 3, missing=True), RasRank(22, missing=True))
     assert [rank.rank for rank in old.ranks] == [21, 22]
     assert (errors.kind, errors.count, errors.ranks[0].pid) == ("ERROR", 3, 44)
     assert "2 ranks reported System error" in errors.text
     assert "Remote process error" in errors.text
-    assert (timeouts.kind, found.timeouts) == ("TIMEOUT", 2)
+    assert (timeouts.kind, timeouts.count) == ("TIMEOUT", 2)
 
 
 def test_mismatches_with_and_without_names() -> None:
@@ -229,14 +222,14 @@ def test_ranks_missing_in_json() -> None:
     )
     (found,) = reports(changed.encode())
     (rank,) = found.comms[0].missing
-    assert (rank.rank, rank.missing, rank.unresponsive, rank.dead, rank.nvml_dev) == (5, True, True, False, 2)
+    assert (rank.rank, rank.missing, rank.pid) == (5, True, 9)
 
 
 def test_a_stopped_rank_in_json_that_lacks_a_comma() -> None:
     """As NCCL 2.28.9 writes it: strict JSON it is not, and the one rank that matters stands there."""
     found = report("stopped/status.json")
     assert found.complete
-    assert {(rank.pid, rank.unresponsive) for comm in found.comms for rank in comm.missing} == {(429, True)}
+    assert {rank.pid for comm in found.comms for rank in comm.missing} == {429}
     assert sorted(len(comm.ranks) for comm in found.comms) == [1, 2, 3]
 
 
@@ -268,7 +261,7 @@ def test_broken_json_gives_the_ranks_before_the_break() -> None:
     assert reading.quality == "partial"
     assert not found.complete
     assert [rank.rank for rank in found.comms[0].ranks] == [0, 1, 2]
-    assert (found.comms[0].size, found.nccl_version) == (4, "2.28.9")
+    assert found.comms[0].size == 4
 
 
 def test_text_that_breaks_off_says_so() -> None:

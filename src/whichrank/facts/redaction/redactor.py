@@ -384,6 +384,3 @@ class Blocks:
             self._redactor.counts["pem-block"] += 1
             return _PLAIN_FLOW.sub("redacted\n" if line.endswith("\n") else "redacted", line)
         return line
-
-
-Rewrite = Callable[[str], str]

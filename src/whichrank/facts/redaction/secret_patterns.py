@@ -156,7 +156,6 @@ PEM_ONE = re.compile(
     r"-----BEGIN(?P<what>[ A-Z0-9_\-]{0,60})-----(?P<body>[^\r\n]{1,200000}?)(?:-----END[ A-Z0-9_\-]{0,60}-----|"
     r"(?=[\"'\r\n]|$))"
 )
-_PEM_LINE = re.compile(r"[ \t>|#*\-+\[\]\w.:/]{0,80}?[A-Za-z0-9+/=\\]{4,}[ \t\"',\\n]{0,6}")
 WEBHOOK = re.compile(
     r"hooks?\.|webhook|/hooks?/|discord(?:app)?\.com/api|api\.telegram\.org/bot|chat\.googleapis\.com|ifttt\.com|pagerduty\.com|"
     r"opsgenie\.com|feishu\.cn|larksuite\.com|weixin\.qq\.com|dingtalk\.com|logic\.azure\.com|ingest\.|hc-ping\.com|ntfy\.sh|healthchecks\.io",

@@ -10,7 +10,6 @@ from whichrank.source.code.events import Event, Exit, Op
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value
 
 if TYPE_CHECKING:
-    from whichrank.facts.collectives import Collective
     from whichrank.source.code.index import Function, Module
 
 
@@ -49,7 +48,6 @@ class Noted(Struct):
     root: Value
     reduction: Value
     payload: Value
-    spec: Collective
 
 
 class Later(Struct):

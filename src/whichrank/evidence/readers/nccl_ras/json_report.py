@@ -44,12 +44,8 @@ def read_json(text: str, source: str) -> list[RasReport]:
 
 def _report(value: dict[str, Any], source: str) -> RasReport:
     report = RasReport(source, "json")
-    report.nccl_version = _string(value.get("nccl_version"))
-    report.cuda_runtime = _integer(value.get("cuda_runtime_version"))
-    report.cuda_driver = _integer(value.get("cuda_driver_version"))
     report.time = _string(value.get("timestamp"))
     report.comms = [_comm(item) for item in _objects(value.get("communicators"))]
-    report.timeouts = _integer(_object(value.get("ras")).get("timeouts_count")) or 0
     report.no_data = not report.comms
     for comm in report.comms:
         report.mismatches.extend(mismatches_of(comm))
@@ -73,7 +69,6 @@ def _rank(value: dict[str, Any], *, missing: bool) -> RasRank:
         host=_string(value.get("host")),
         pid=_integer(value.get("pid")),
         cuda_dev=_integer(value.get("cuda_dev")),
-        nvml_dev=_integer(value.get("nvml_dev")),
         init_state=_integer(status.get("init_state")),
         finalize_called=_boolean(status.get("finalize_called")),
         destroyed=_boolean(status.get("destroy_flag")),
@@ -82,8 +77,6 @@ def _rank(value: dict[str, Any], *, missing: bool) -> RasRank:
         if isinstance(counts, dict)
         else None,
         missing=missing,
-        unresponsive=_boolean(status.get("unresponsive")),
-        dead=_boolean(status.get("considered_dead")),
     )
 
 
@@ -99,8 +92,6 @@ def _event(value: dict[str, Any], line: int) -> RasEvent:
 def _salvage(text: str, source: str) -> RasReport:
     """What stands before the break: communicators with the ranks that are whole."""
     report = RasReport(source, "json", complete=False)
-    if version := re.search(r'"nccl_version":\s{0,8}"([\w.+-]{1,60})"', text[:4096]):
-        report.nccl_version = version[1]
     comm_id, size, broken = "", 0, 0
     ranks: list[RasRank] = []
     for found in _SALVAGE.finditer(text):

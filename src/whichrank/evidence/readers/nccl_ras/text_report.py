@@ -19,12 +19,11 @@ from whichrank.records.ras import (
     Trouble,
 )
 
-_VERSION = re.compile(r"NCCL version (\S{1,60}) compiled with CUDA")
-_CUDA = re.compile(r"CUDA runtime version (\d{1,9}), driver version (\d{1,9})")
+_VERSION = re.compile(r"NCCL version \S{1,60} compiled with CUDA")
 _NUMBERS = re.compile(r"\s*(\d{1,9})((?:\s{1,40}\d{1,9}){1,4})$")
 _GROUP = re.compile(
-    r"\s*(\d{1,9})\s{1,20}(\d{1,9})\s{1,20}(\d{1,9})\s{1,20}(\d{1,9}(?:-\d{1,9})?)"
-    r"\s{1,20}(\d{1,9})\s{1,20}(\d{1,9})\s{1,20}([A-Z]{1,20})\s{1,20}([A-Z,]{1,60})$"
+    r"\s*(\d{1,9})\s{1,20}(\d{1,9})\s{1,20}\d{1,9}\s{1,20}\d{1,9}(?:-\d{1,9})?"
+    r"\s{1,20}\d{1,9}\s{1,20}\d{1,9}\s{1,20}([A-Z]{1,20})\s{1,20}([A-Z,]{1,60})$"
 )
 _COMM = re.compile(r"#\d{1,9}-\d{1,9} \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)$")
 _TOPIC = re.compile(r"Communicator ranks have different (?:(status)|(\w{1,40}) operation counts)$")
@@ -35,7 +34,7 @@ _MANY = re.compile(
 _RANK = re.compile(
     r"Rank (\d{1,9})(?: has status (\w{1,20})| has launched up to operation (\d{1,18})"
     r"| has (not) launched any operations| reported ([^-]{1,80}))? -- "
-    r"(?:GPU (\d{1,4})(?: \(NVML (\d{1,4})\))? managed by process (\d{1,10}) on node (\S{1,80})"
+    r"(?:GPU (\d{1,4})(?: \(NVML \d{1,4}\))? managed by process (\d{1,10}) on node (\S{1,80})"
     r"|\[process information not found\])"
 )
 _PROCESS = re.compile(r"Process (\d{1,10}) on node (\S{1,80}) managing GPUs? ([\d, ()NVML]{1,200})")
@@ -60,15 +59,11 @@ def read_text(text: str, source: str) -> list[RasReport]:
     """Every report in this text, and all events together as one more."""
     reports: list[RasReport] = []
     parser: _Parser | None = None
-    replies: list[str] = []
     events: list[RasEvent] = []
     for number, line in enumerate(text.splitlines(), 1):
-        if found := _VERSION.search(line):
-            parser = _Parser(RasReport(source, "text", nccl_version=found[1], complete=False, replies=replies))
+        if _VERSION.search(line):
+            parser = _Parser(RasReport(source, "text", complete=False))
             reports.append(parser.report)
-            replies = []
-        elif line.startswith(("ERROR:", "BUSY:")):
-            replies.append(line[:200])
         elif found := _EVENT.search(line):
             events.append(_event(found, number))
         elif parser is not None:
@@ -100,8 +95,6 @@ class _Parser:
             self._section = "Diagnostics"
             if text and len(self.report.diagnostics) < _LINES_KEPT:
                 self.report.diagnostics.append(text)
-        elif found := _CUDA.search(text):
-            self.report.cuda_runtime, self.report.cuda_driver = int(found[1]), int(found[2])
         elif self._section == "Job summary":
             self._job(text)
         elif self._section == "Communicators":
@@ -124,19 +117,8 @@ class _Parser:
 
     def _group(self, text: str) -> None:
         if found := _GROUP.match(text):
-            errors = tuple(word for word in found[8].split(",") if word not in ("OK", ""))
-            self.report.groups.append(
-                RasGroup(
-                    int(found[1]),
-                    int(found[2]),
-                    int(found[3]),
-                    found[4],
-                    int(found[5]),
-                    int(found[6]),
-                    found[7],
-                    errors,
-                )
-            )
+            errors = tuple(word for word in found[4].split(",") if word not in ("OK", ""))
+            self.report.groups.append(RasGroup(int(found[1]), int(found[2]), found[3], errors))
         elif text.startswith("No communicator data"):
             self.report.no_data = True
 
@@ -162,18 +144,14 @@ class _Parser:
             self._extend(ranks=tuple(RasRank(int(word), missing=True) for word in numbers))
 
     def _problem(self, text: str, count: int, number: int) -> None:
-        kind = _KINDS.get(self._kind, "ERROR")
-        if kind == "TIMEOUT":
-            self.report.timeouts = count
-        self.report.problems.append(RasProblem(kind, self._comm, text, count, line=number))
+        self.report.problems.append(RasProblem(_KINDS.get(self._kind, "ERROR"), self._comm, text, count, line=number))
 
     def _rank(self, found: re.Match[str], text: str) -> None:
         rank = RasRank(
             int(found[1]),
-            found[9],
-            None if found[8] is None else int(found[8]),
-            None if found[6] is None else int(found[6]),
+            found[8],
             None if found[7] is None else int(found[7]),
+            None if found[6] is None else int(found[6]),
             missing=self._kind == "INCOMPLETE",
         )
         value = _value(found.groups()[1:5])

@@ -128,7 +128,7 @@ def _note(frame: Frame, made: Call, spec: Collective, op: Op) -> None:
             payload = payload._replace(length=payload.length | {Origin("data", said, *frame.at(made.node))})
     root, reduction = made.argument(spec.root)[0], made.argument(spec.op)[0]
     if root.taint or reduction.taint or payload.length or payload.cast:
-        frame.analysis.notes.noted.append(Noted(op, root, reduction, payload, spec))
+        frame.analysis.notes.noted.append(Noted(op, root, reduction, payload))
 
 
 def _own_members(frame: Frame, made: Call, event: Op) -> None:
