@@ -56,12 +56,8 @@ def _mismatch(cause: str, what: str, calls: dict[int, Made], pair: list[int] | N
     where = f"{first.name} #{first.seq}{place}" if not pair else f"send and recv between {wording.ranks(pair)}{place}"
     message = f"{where}: {said}."
     subject = minority or (tuple(pair) if pair else ())
-    refs = [call_ref(rank, calls[rank]) for rank in _samples(ordered, 4)]
+    refs = [call_ref(rank, calls[rank]) for _, (rank, *_) in ordered[:4]]
     return finding_of(cause, subject, tuple(r for r in calls if r not in subject), message, refs)
-
-
-def _samples(ordered: list[tuple[str, list[int]]], limit: int) -> list[int]:
-    return [ranks[0] for _, ranks in ordered][:limit]
 
 
 def paired(record: dict[str, Any], positions: dict[int, Position]) -> Finding | None:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from whichrank.model.evidence import Coverage, Ref, Source
 from whichrank.model.findings import CodePlace, Finding, Hold, Link, NextStep, Witness
-from whichrank.model.verdict import Diagnosis, Excerpt, Hypothesis, JobInfo, PhaseSeen, RankInfo, Verdict
+from whichrank.model.verdict import Diagnosis, Excerpt, Hypothesis, JobInfo, PhaseSeen, RankInfo
 from whichrank.report import _coverage
 from whichrank.report._words import counted, listed, percent, ranges, shortened
 
@@ -326,7 +326,7 @@ def _waiting(diagnosis: Diagnosis) -> list[Point]:
 
 
 def _also(diagnosis: Diagnosis) -> list[Point]:
-    points = [Point(_incident(verdict)) for verdict in diagnosis.incidents[:OTHERS]]
+    points = [Point(f"{v.category} · {v.cause}: {v.summary}") for v in diagnosis.incidents[:OTHERS]]
     told = {verdict.summary for verdict in diagnosis.incidents[:OTHERS]}
     other = [
         f"{finding.message} [{finding.code}]" + (CONSEQUENCE if index in diagnosis.consequence_of else "")
@@ -336,10 +336,6 @@ def _also(diagnosis: Diagnosis) -> list[Point]:
     points += [Point(line) for line in other[:OTHERS]]
     left = len(diagnosis.incidents[OTHERS:]) + len(other[OTHERS:])
     return [*points, Point(f"and {left:,} more (in the JSON)")] if left else points
-
-
-def _incident(verdict: Verdict) -> str:
-    return f"{verdict.category} · {verdict.cause}: {verdict.summary}"
 
 
 def _phase(seen: PhaseSeen) -> Point:

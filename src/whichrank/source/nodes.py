@@ -64,6 +64,6 @@ def called_as(func: ast.expr) -> str:
     return ".".join(reversed(parts))
 
 
-def calls_any(node: ast.AST, names: set[str]) -> bool:
+def calls_any(node: ast.AST, names: set[str] | frozenset[str]) -> bool:
     """Whether one of these is called anywhere in it."""
     return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in walk(node))

@@ -241,12 +241,8 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
 
 def _speed(runs: Sequence[float]) -> float:
     """Of several runs: the mean of the upper half. What disturbs a run makes it slower, never faster."""
-    upper = _upper(runs)
+    upper = sorted(runs)[len(runs) // 2 :]
     return sum(upper) / len(upper) if upper else 0.0
-
-
-def _upper(runs: Sequence[float]) -> list[float]:
-    return sorted(runs)[len(runs) // 2 :]
 
 
 def _gain(new: Sequence[float], old: Sequence[float]) -> float:

@@ -131,14 +131,10 @@ def _resumed(saved: list[GuardFile], loaded: list[GuardFile]) -> list[Difference
         Difference(f"{'state of the optimizer' if wrong.tensor == STATE else f'{wrong.module} ({wrong.tensor})'} after "
                    f"loading {wrong.detail['path']}", "as saved", "none" if wrong.tensor == STATE else "another value",
                    0.95, f"{wrong.detail['count']} tensors are not what the checkpoint held, on rank "
-                   f"{_few_ranks(wrong.odd)}")
+                   f"{', '.join(map(str, wrong.odd[:16]))}")
         for one, other in ((saved, loaded), (loaded, saved))
         for wrong in Resumes.of(one).resumed(other)
     ]  # fmt: skip
-
-
-def _few_ranks(ranks: tuple[int, ...]) -> str:
-    return ", ".join(map(str, ranks[:16]))
 
 
 def _starts(rank: int, a: _Run, b: _Run) -> list[Difference]:  # noqa: ARG001

@@ -113,7 +113,7 @@ class Restarts(Silent):
         """After a launch: whose ranks these are; the hook inside them learns how to hand a checkpoint on."""
         self.job_processes, self.end_job = job_processes, end_job
         if self.plan.argument or self.plan.variable or self.own_store:
-            plan = {"variable": self.plan.variable, "arguments": _split(self.plan),
+            plan = {"variable": self.plan.variable, "arguments": self.plan.arguments(Path("{path}")),
                     "launched": self.plan.arguments(self.current.start)}  # fmt: skip
             _write(job_processes.folder / resume.PLAN, json.dumps(plan))
 
@@ -230,10 +230,6 @@ class Restarts(Silent):
         except OSError:
             return ""
         return next((row[-1] for row in rows if _short(row[0]) == _short(host)), "")
-
-
-def _split(plan: Plan) -> list[str]:
-    return plan.arguments(Path("{path}"))
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.events import Enter, Event, blocks
 from whichrank.source.code.index import Function, Module, resolve
 from whichrank.source.code.paths.differences import place
-from whichrank.source.nodes import dotted, last_name, walk
+from whichrank.source.nodes import calls_any, dotted, last_name, walk
 
 _DESTROYS = frozenset({"destroy_process_group", "end_training"})
 _TRAINS = frozenset({"backward", "manual_backward"})
@@ -64,16 +64,12 @@ def _runs(function: Function, calls: dict[Function, set[Function]]) -> bool:
     seen, todo = {function}, [function]
     while todo:
         current = todo.pop()
-        if current.node is not None and any(_trains(node) for node in walk(current.node)):
+        if current.node is not None and calls_any(current.node, _TRAINS):
             return True
         new = calls.get(current, set()) - seen
         seen |= new
         todo += new
     return False
-
-
-def _trains(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) in _TRAINS
 
 
 def _leading_to(function: Function, calls: dict[Function, set[Function]]) -> set[Function]:

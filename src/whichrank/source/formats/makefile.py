@@ -107,7 +107,7 @@ def _assign(make: Make, match: re.Match[str], line: int, *, sure: bool) -> None:
         _taken(make, line, make_dollars.commands(value, make.values))
     comment = re.search(r"\s+#", value)
     value = value[: comment.start()] + " " if comment else value.rstrip()
-    value = _expanded(make, value)
+    value = make_text.expand(value, make.values)
     if match["operator"] == "+=":
         value = f"{make.values.get(name, UNKNOWN)} {value}"
     make.values[name] = value
@@ -121,10 +121,6 @@ def _assign(make: Make, match: re.Match[str], line: int, *, sure: bool) -> None:
     if "export" in match["words"]:
         make.exported.add(name)
     make.set_at[name] = (value, line, sure)
-
-
-def _expanded(make: Make, text: str) -> str:
-    return make_text.expand(text, make.values)
 
 
 def _ref(make: Make, line: int) -> Ref:

@@ -76,15 +76,11 @@ class Probes(ast.NodeTransformer):
         """A word from every handler that swallows."""
         for handler in node.handlers:
             arguments: list[ast.expr] = [ast.Constant(self.name), ast.Constant(node.lineno)]
-            arguments.append(ast.Constant(_last_line(node)))
+            arguments.append(ast.Constant(max(one.end_lineno or one.lineno for one in node.body)))
             word: ast.stmt = ast.Expr(ast.Call(ast.Name(CAUGHT, ast.Load()), arguments, []))
             for one in ast.walk(word):
                 one.lineno, one.col_offset, one.end_lineno, one.end_col_offset = handler.lineno, 0, handler.lineno, 0  # type: ignore[attr-defined]
             handler.body.insert(0, word)
-
-
-def _last_line(node: ast.Try) -> int:
-    return max(one.end_lineno or one.lineno for one in node.body)
 
 
 def probe(name: str, line: int, kinds: Callable[[], Any]) -> None:

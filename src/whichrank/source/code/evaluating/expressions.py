@@ -153,7 +153,7 @@ def _compare(frame: Frame, node: ast.Compare) -> Value:
         return UNKNOWN  # whether something was given at all is the program's shape, the same everywhere
     if none and HANDED_OVER in left.tags:
         return Value(left.length)  # how many there are, not what they are
-    if kind in {ast.In, ast.NotIn} and isinstance(node.left, ast.Constant) and not _ranks_only(right):
+    if kind in {ast.In, ast.NotIn} and isinstance(node.left, ast.Constant) and right.ranks is None:
         return UNKNOWN  # which keys a batch or a configuration has
     ranks = within_world(per_rank(COMPARE[kind], left, right), left, right)
     taint = union(left.taint, right.taint, right.length if kind in {ast.In, ast.NotIn} else CLEAN)
@@ -166,10 +166,6 @@ def _device_number(frame: Frame, value: Value, node: ast.AST) -> Value:
     if DEVICE_NUMBER not in value.tags or value.taint:
         return value
     return rank_value(frame, node, "torch.cuda.current_device()", "rank", "world")
-
-
-def _ranks_only(value: Value) -> bool:
-    return value.ranks is not None
 
 
 def _boolean(frame: Frame, node: ast.BoolOp) -> Value:

@@ -102,7 +102,7 @@ class Sequences:
         found = self.analysis.project.find(resolve(function.module, text)) if text else None
         if not isinstance(found, Function) or found.node is None or not found.params:
             return False
-        wrapped = {found.params[0], *(inner.params[0] for inner in _inner(found) if inner.params)}
+        wrapped = {found.params[0], *(f.params[0] for f in found.module.everything if f.parent is found and f.params)}
         return any(isinstance(node, FUNCTIONS) and _parts_ranks(node, wrapped) for node in walk(found.node))
 
     def of(self, events: Iterable[Event], depth: int = 0, assumed: Mapping[str, bool] | None = None) -> list[Step]:
@@ -170,10 +170,6 @@ def _folded(key: tuple[object, ...], steps: list[Step], sure: bool) -> list[Step
     """A loop or a branch as one key; its further operations are shown, but are part of that key."""
     first, *rest = steps
     return [Step(key, first.op, first.via, sure), *(Step((), step.op, step.via, sure) for step in rest)]
-
-
-def _inner(function: Function) -> Iterable[Function]:
-    return (other for other in function.module.everything if other.parent is function)
 
 
 def _parts_ranks(function: ast.AST, wrapped: set[str]) -> bool:
