@@ -23,7 +23,6 @@ from whichrank.timeline.clocks.hosts import on_one_clock
 from whichrank.timeline.clocks.log_times import with_year
 from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.hardware import gather, read_by_others
-from whichrank.timeline.identity.file_hosts import hosts_of_files
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.who import (
@@ -97,6 +96,10 @@ def build_case(records: Iterable[Any]) -> Case:
 def _with_hosts_of_files(pile: Sequence[Any]) -> list[Any]:
     """Statements and stacks with the host that their file is of, where they don't name one."""
     told = [r for r in pile if isinstance(r, _Told)]
+    if not told:
+        return list(pile)
+    from whichrank.timeline.identity.file_hosts import hosts_of_files
+
     named = {r.host for r in told if r.host} | {
         p.host for r in of_kind(pile, "nccl.NcclLog") for p in r.processes if p.host
     }
