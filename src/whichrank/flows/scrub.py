@@ -53,13 +53,11 @@ class Scrubbed(Struct):
         }
 
 
-def scrub(
-    given: Path, out: Path, *, key: bytes, limits: Limits | None = None, progress: Progress | None = None
-) -> Scrubbed:
+def scrub(given: Path, out: Path, *, key: bytes, progress: Progress | None = None) -> Scrubbed:
     """Write the copy to `out`, a folder that does not exist yet or is empty: whole, or not at all."""
     out = Path(os.path.abspath(out))  # noqa: PTH100 - a link in place of the copy is not followed
     _check(given, out)
-    limits = limits or Limits()
+    limits = Limits()
     with ExitStack() as stack:
         room = Path(stack.enter_context(TemporaryDirectory(prefix="whichrank-")))
         free = shutil.disk_usage(room).free // 2

@@ -18,12 +18,10 @@ from whichrank.timeline.case import Case
 from whichrank.timeline.job_state.stack_tree import chosen, merged
 
 
-def stacks_of_files(
-    paths: Sequence[Path | Literal["-"]], *, jobs: int | None = None, progress: Progress | None = None
-) -> StackReport:
+def stacks_of_files(paths: Sequence[Path | Literal["-"]], *, progress: Progress | None = None) -> StackReport:
     """The newest stack of every rank that files, folders or bundles hold; logs beside them say whose they are."""
     with collect(paths) as intake:
-        outcomes, *_ = outcomes_of(intake.items, jobs=jobs, progress=progress)
+        outcomes, *_ = outcomes_of(intake.items, progress=progress)
     records = []
     for _, outcome in outcomes:
         if not isinstance(outcome, Failure):

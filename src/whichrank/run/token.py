@@ -34,9 +34,9 @@ def load_token(file: Path | None, environ: Mapping[str, str] = os.environ) -> st
     return _checked(data.decode("utf-8", "replace").strip(), str(file))
 
 
-def own_token(environ: Mapping[str, str] = os.environ) -> str:
+def own_token() -> str:
     """A token that all processes of this user on this host share: kept in a private file, made when first needed."""
-    state = environ.get("XDG_STATE_HOME", "")
+    state = os.environ.get("XDG_STATE_HOME", "")
     base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
     file = base / "whichrank" / f"token-{socket.gethostname()}"
     try:

@@ -35,7 +35,7 @@ def wrapped(line: str, hanging: int = 0) -> str:
     )
 
 
-def fitted(chunks: Iterable[str], hanging: int = 4) -> Iterator[str]:
+def fitted(chunks: Iterable[str]) -> Iterator[str]:
     """A text report, no wider than the terminal."""
     for line in "".join(chunks).splitlines():
-        yield f"{wrapped(line, hanging)}\n"
+        yield f"{wrapped(line, 4)}\n"

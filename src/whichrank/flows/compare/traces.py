@@ -31,9 +31,9 @@ def compare(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
     return differences(one, other), [f"profiles of {len(one.ranks)} and {len(other.ranks)} ranks"]
 
 
-def compare_traces(a: Sequence[Given], b: Sequence[Given], *, jobs: int | None = None) -> list[Difference]:
+def compare_traces(a: Sequence[Given], b: Sequence[Given]) -> list[Difference]:
     """What differs between the profiles of two runs, the most suspicious first."""
-    return differences(trace(a, jobs=jobs), trace(b, jobs=jobs))
+    return differences(trace(a), trace(b))
 
 
 def differences(a: StepReport, b: StepReport) -> list[Difference]:

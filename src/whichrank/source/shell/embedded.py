@@ -9,7 +9,7 @@ from whichrank.facts.environment import catalogue, in_family
 from whichrank.records.settings import Lost, SettingsFile
 from whichrank.source.shell import directives, starting, texts
 from whichrank.source.shell.allocation import Allocation
-from whichrank.source.shell.interpret import Interpreter, Neighbour
+from whichrank.source.shell.interpret import Interpreter
 from whichrank.source.shell.outcome import conclude
 from whichrank.source.shell.passage import is_training
 from whichrank.source.shell.state import Environment
@@ -32,10 +32,9 @@ def run_script(
     lines: list[str],
     given: list[Given] | None = None,
     size: Allocation | None = None,
-    neighbour: Neighbour | None = None,
 ) -> SettingsFile:
     """Shell text; the note says "launched" where it starts a training."""
-    shell, env = _prepared(label, lines, given or [], neighbour)
+    shell, env = _prepared(label, lines, given or [])
     _sized(shell, size)
     script = parse(text, line)
     for comment in script.comments:
@@ -60,7 +59,7 @@ def run_command(
 
     Literal: who starts it without putting in variables (`$NAME` stays as it is).
     """
-    shell, env = _prepared(label, lines, given, None)
+    shell, env = _prepared(label, lines, given)
     _sized(shell, size)
     shell.host = host
     command = [Field(body if "\n" in body else text, line) for text, body, line in words]
@@ -120,10 +119,8 @@ def _on_many_hosts(command: list[Field]) -> list[Field]:
     return [f._replace(text=f.text.replace("mpirun ", "mpirun --hostfile /etc/mpi/hostfile ", 1)) for f in command]
 
 
-def _prepared(
-    label: str, lines: list[str], given: list[Given], neighbour: Neighbour | None
-) -> tuple[Interpreter, Environment]:
-    shell = Interpreter(SettingsFile.empty(label, "shell"), lines, 1, neighbour)
+def _prepared(label: str, lines: list[str], given: list[Given]) -> tuple[Interpreter, Environment]:
+    shell = Interpreter(SettingsFile.empty(label, "shell"), lines, 1, None)
     env = Environment()
     for item in given:
         shell.assign(item.name, Value(item.text), item.line, env, sure=True, exported=True)
