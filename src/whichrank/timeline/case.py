@@ -36,7 +36,6 @@ from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble, 
 from whichrank.timeline.collectives.unrecorded import BY_ABSENCE, cycle
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.identity.coords import coordinates
-from whichrank.timeline.identity.file_hosts import hosts_of_files
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.who import (
@@ -49,7 +48,6 @@ from whichrank.timeline.identity.who import (
 )
 from whichrank.timeline.job_state.outcome import Finish, finish
 from whichrank.timeline.job_state.own_reports import without_own_reports
-from whichrank.timeline.job_state.statements import Index
 from whichrank.timeline.job_state.trials import without_failed_trials
 
 _GPUS_OF_A_NODE = 16
@@ -70,6 +68,7 @@ if TYPE_CHECKING:
     from whichrank.records.trial import Complaint, Trial
     from whichrank.timeline.guard.compare import Comparison
     from whichrank.timeline.job_state.activity import Activity
+    from whichrank.timeline.job_state.statements import Index
     from whichrank.timeline.network.connections import Connections
     from whichrank.timeline.steps.analysis import Steps
 
@@ -137,6 +136,8 @@ class Case(Struct, dict=True):
     @cached_property
     def index(self) -> Index:
         """What makes telling quick who said what."""
+        from whichrank.timeline.job_state.statements import Index
+
         return Index(self)
 
     @cached_property
@@ -189,10 +190,12 @@ class Case(Struct, dict=True):
     @cached_property
     def experiments(self) -> list[Trial]:
         """Changes that lie between two runs of the evidence, and what they did."""
+        seen = [trial for trial in self.trials if trial.seen]
+        if len(self.nccl) < 2:
+            return seen
         from whichrank.timeline.job_state.pairs_of_runs import trials
 
-        seen = [trial for trial in self.trials if trial.seen]
-        return [*seen, *trials(self)] if len(self.nccl) > 1 else seen
+        return [*seen, *trials(self)]
 
     @cached_property
     def finish(self) -> Finish | None:
@@ -342,6 +345,10 @@ def build_case(records: Iterable[Any]) -> Case:
 def _with_hosts_of_files(pile: Sequence[Any]) -> list[Any]:
     """Statements and stacks with the host that their file is of, where they don't name one."""
     told = [r for r in pile if isinstance(r, _Told)]
+    if not told:
+        return list(pile)
+    from whichrank.timeline.identity.file_hosts import hosts_of_files
+
     named = {r.host for r in told if r.host} | {
         p.host for r in of_kind(pile, "nccl.NcclLog") for p in r.processes if p.host
     }

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from whichrank.evidence import readers
@@ -105,6 +104,8 @@ def _read(item: Item) -> list[tuple[str, Reading]]:
 
 def _read_thinned(chosen: Sequence[Reader], item: Item, telling: frozenset[bytes]) -> list[tuple[str, Reading]]:
     """A text that may have too many telling lines, without those that look like others."""
+    from tempfile import TemporaryDirectory
+
     from whichrank.evidence.text.thinning import thinned
 
     with TemporaryDirectory(prefix="whichrank-") as folder:

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from whichrank import __version__
 from whichrank.model.step_report import Advice, CollectiveShare, RankShares, StepReport, Straggler
 from whichrank.report import json as base
-from whichrank.report._words import safe_json
+from whichrank.report._safe_json import safe_json
 
 NAME = "json"
 
