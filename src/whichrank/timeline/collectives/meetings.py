@@ -106,10 +106,11 @@ def _note_progress(lineup: Lineup, group: int, table: Attendance, proves: Bools,
     newest = table.seq[line[ranks]]
     for rank, seq in zip((ranks + lowest).tolist(), newest.tolist(), strict=True):
         result.last[group, rank] = seq
-    proof = table.done & proves[lineup.call_signature[lineup.call[table.row]]]
+    proof = table.done & proves[lineup.call_signature][lineup.call[table.row]]
     for mask, target in ((proof, result.proven), (table.done, result.last_done)):
-        if mask.any():
-            target[group] = int(table.seq[mask].max())
+        behind = int(np.argmax(mask[::-1]))  # the last one has the highest number
+        if mask[-1 - behind]:
+            target[group] = int(table.seq[-1 - behind])
 
 
 def _take_status(lineup: Lineup, result: Meetings) -> None:
@@ -137,12 +138,15 @@ def _differences(table: Attendance) -> Bools:
 
 def _unfinished(lineup: Lineup, table: Attendance, different: Bools, proven: int) -> list[int]:
     """The first meetings of a group that not everybody has finished."""
+    all_done = np.logical_and.reduceat(table.done, table.start)
+    if all_done.all():
+        return []
     any_done = np.logical_or.reduceat(table.done, table.start)
     aborted = np.logical_or.reduceat(lineup.aborted[table.row], table.start)
     # Finished on one member of a synchronising operation and agreed by all: the others' dumps
     # were only taken before they noticed.
     noticed_late = any_done & ~different & ~aborted & (table.seq[table.start] <= proven)
-    unfinished = ~np.logical_and.reduceat(table.done, table.start) & ~noticed_late
+    unfinished = ~all_done & ~noticed_late
     found: list[int] = np.flatnonzero(unfinished)[:KEEP_PENDING].tolist()
     return found
 
