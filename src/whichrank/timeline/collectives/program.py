@@ -83,7 +83,7 @@ class Programs(Struct):
         return found
 
     def add_all(self, ranks: Iterable[int]) -> None:
-        """Read the recent operations of ranks that will be compared: of all first, so that they speak for each other."""
+        """Read what ranks that will be compared did lately: all of them first, so that they speak for each other."""
         lineup = self.lineup
         spans = {rank: range(*lineup.first[rank])[-TAIL:] for rank in ranks if rank not in self.labels}
         if not spans:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ NATIVE = Wanted(SHAPE.marker, tuple(_COLUMN), (_DURATION,), ("op_id", "thread_id
 """The same for the decoder in C."""
 
 _SECONDS = 8.0  # CPU time for one dump
+_LARGEST_KEPT = 1 << 18
+"""Bytes: the lines of 65,000 entries; the recorder keeps 2,000 unless told otherwise."""
 _INT32 = (1 << 31) - 1
 
 Ints = npt.NDArray[np.int64]
@@ -58,6 +61,15 @@ class Columns(Struct):
     """False where entries carry no record_id (torch 2.2): they are numbered from 0 here."""
     dropped: int
     """Entries that are no entries."""
+
+
+class Kinds(NamedTuple):
+    """What entries have beside their numbers, as columns."""
+
+    call: npt.NDArray[np.int32]
+    group: npt.NDArray[np.int16]
+    state: npt.NDArray[np.int8]
+    retired: npt.NDArray[np.bool_]
 
 
 class _Table:
@@ -113,32 +125,51 @@ def columns(entries: list[Any], unfinished: list[Any]) -> tuple[Columns, Calls]:
 
 def columns_of(records: Records) -> tuple[Columns, Calls]:
     """The same from the decoder in C, which has all numbers in columns already."""
-    lines = np.frombuffer(records.lines, np.int32)
     values = np.frombuffer(records.columns, np.int64).reshape(len(_COLUMN) + 1, -1)
-    entries = lines >= 0
-    dropped = len(lines) - int(np.count_nonzero(entries))
-    if dropped:
-        lines, values = lines[entries], values[:, entries]
     calls, shared, has_frames = Calls(), [], False
     for said, entry in records.examples:
         call, framed = said if isinstance(said, tuple) else _OF_RANKS.call(said, entry)
         shared.append(calls.known(call, entry))
         has_frames = has_frames or framed
-    parts = np.array(shared, np.int32).reshape(-1, 4).T[:, lines]
+    of_lines = _of_lines if len(records.lines) <= _LARGEST_KEPT else _of_lines.__wrapped__
+    kinds, entries = of_lines(records.lines, tuple(shared))
+    dropped = 0
+    if entries is not None:
+        dropped, values = len(entries) - int(np.count_nonzero(entries)), values[:, entries]
     durations = values[-1].view(np.float64)
-    return _arranged(parts, values[:-1], durations, has_frames, records.unnumbered, dropped), calls
+    return _arranged(kinds, values[:-1], durations, has_frames, records.unnumbered, dropped), calls
+
+
+@lru_cache(maxsize=64)
+def _of_lines(lines: bytes, shared: tuple[Shared, ...]) -> tuple[Kinds, npt.NDArray[np.bool_] | None]:
+    """The kinds of a dump's entries, and which items are entries, where some are none.
+
+    Ranks that run one program say the same here."""
+    numbers = np.frombuffer(lines, np.int32)
+    entries = numbers >= 0
+    some = not entries.all()
+    return _kinds(shared, numbers[entries] if some else numbers), entries if some else None
+
+
+def _kinds(shared: Sequence[Shared], lines: npt.NDArray[np.integer[Any]]) -> Kinds:
+    call, group, state, retired = np.array(shared, np.int32).reshape(-1, 4).T
+    return Kinds(
+        _kept_once(call[lines]),
+        _kept_once(group.astype(np.int16)[lines]),
+        _kept_once(state.astype(np.int8)[lines]),
+        _kept_once(retired.astype(np.bool_)[lines]),
+    )
 
 
 def _lined_up(table: _Table, lines: Ints, sites: dict[Site, int], dropped: int) -> Columns:
-    shared = np.array(table.shared, dtype=np.int32).reshape(-1, 4).T[:, lines]
     numbers = np.array(table.numbers, dtype=np.int64).reshape(-1, len(_COLUMN)).T[:, lines]
     durations = np.array(table.durations, dtype=np.float64)[lines]
     _fill(numbers, durations, lines, sites)
-    return _arranged(shared, numbers, durations, table.has_frames, table.unnumbered, dropped)
+    return _arranged(_kinds(table.shared, lines), numbers, durations, table.has_frames, table.unnumbered, dropped)
 
 
 def _arranged(
-    shared: npt.NDArray[np.int32],
+    kinds: Kinds,
     numbers: Ints,
     durations: npt.NDArray[np.float64],
     has_frames: bool,
@@ -146,26 +177,29 @@ def _arranged(
     dropped: int,
 ) -> Columns:
     record_id = np.arange(numbers.shape[1]) if unnumbered else numbers[_RECORD]
-    created = np.where(numbers[_CREATED] == 0, numbers[_CREATED_US] * 1000, numbers[_CREATED])
-    seq = np.where(numbers[_SEQ] == 0, numbers[_OLD_SEQ], numbers[_SEQ])
-    order: Any = slice(None)
     if np.any(record_id[1:] < record_id[:-1]):
         order = np.argsort(record_id, kind="stable")
-    call, group, state, retired = shared
+        record_id, numbers, durations = record_id[order], numbers[:, order], durations[order]
+        kinds = Kinds(*(_kept_once(column[order]) for column in kinds))
+    seq, created = numbers[_SEQ], numbers[_CREATED]
+    if numbers[_OLD_SEQ].any():
+        seq = np.where(seq == 0, numbers[_OLD_SEQ], seq)
+    if numbers[_CREATED_US].any():
+        created = np.where(created == 0, numbers[_CREATED_US] * 1000, created)
     with np.errstate(over="ignore"):
         duration_ms = durations.astype(np.float32)
     return Columns(
-        record_id=_kept_once(_int32(record_id[order])),
-        group=_kept_once(group[order].astype(np.int16)),
-        call=_kept_once(call[order]),
-        seq=_kept_once(_int32(seq[order])),
-        p2p_seq=_kept_once(_int32(numbers[_P2P][order])),
-        created_ns=created[order],
-        started_ns=numbers[_STARTED][order],
-        completed_ns=numbers[_COMPLETED][order].copy(),  # a view would keep all columns
-        duration_ms=_kept_once(duration_ms[order]),
-        state=_kept_once(state[order].astype(np.int8)),
-        retired=_kept_once(retired[order].astype(np.bool_)),
+        record_id=_kept_once(_int32(record_id)),
+        group=kinds.group,
+        call=kinds.call,
+        seq=_kept_once(_int32(seq)),
+        p2p_seq=_kept_once(_int32(numbers[_P2P])),
+        created_ns=created.copy(),  # a view would keep all columns
+        started_ns=numbers[_STARTED],
+        completed_ns=numbers[_COMPLETED].copy(),
+        duration_ms=_kept_once(duration_ms),
+        state=kinds.state,
+        retired=kinds.retired,
         has_frames=has_frames,
         numbered=not unnumbered,
         dropped=dropped,
