@@ -181,6 +181,11 @@ def _readers_for(item: Item) -> list[Reader]:
     return chosen
 
 
+def is_dump(outcome: list[tuple[str, Reading]] | Failure) -> bool:
+    """Whether the reader that is asked first has read it, and no other."""
+    return not isinstance(outcome, Failure) and [name for name, _ in outcome] == [_first().NAME]
+
+
 def is_prose(outcome: list[tuple[str, Reading]] | Failure) -> bool:
     """Whether readers of running text had something to read: a log or a ticket, not the state of a host."""
     if isinstance(outcome, Failure):
