@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import errno
-import gc
 import os
 import signal
 import sys
@@ -170,8 +169,6 @@ def main() -> NoReturn:
     """The entry point of the installed command."""
     _hold_closed_streams()
     signal.signal(signal.SIGTERM, _terminate)
-    # Modules and evidence are many objects without cycles: looking for cycles in them costs a fifth of a short run.
-    gc.set_threshold(200_000, 50, 50)
     _leave(run())
 
 

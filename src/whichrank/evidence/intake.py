@@ -10,15 +10,17 @@ from contextlib import ExitStack, contextmanager
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from whichrank.evidence.archives import Limits, Unpacker, is_archive, printable
-from whichrank.evidence.trace_files import is_compressed_trace, is_trace_file
+from whichrank.evidence.packed import Limits, compression, is_archive, printable
 from whichrank.model.contracts import Item, Reader
 from whichrank.model.evidence import Quality, Source
+
+if TYPE_CHECKING:
+    from whichrank.evidence.archives import Unpacker
 
 Given = Path | Literal["-"]
 
@@ -95,7 +97,7 @@ def claims(item: Item, readers: Sequence[Reader] | None = None) -> list[Reader]:
     name = item.label.rsplit("/", 1)[-1]
     known = readers or discover_readers()
     found = [reader for reader in known if reader.sniff(head, name)]
-    if not found and is_trace_file(item):  # its events begin far behind the head
+    if not found and _is_trace(item):  # its events begin far behind the head
         found = [reader for reader in known if reader.NAME == "kineto"]
     return found
 
@@ -123,6 +125,8 @@ class _Walk:
         """With a folder that is there until the context is left: most evidence needs none."""
         from shutil import disk_usage
         from tempfile import TemporaryDirectory
+
+        from whichrank.evidence.archives import Unpacker
 
         folder = self.stack.enter_context(TemporaryDirectory(prefix="whichrank-"))
         room = disk_usage(folder).free // 2
@@ -158,12 +162,13 @@ class _Walk:
                 self.note(self.label(folder), "unusable", f"can't be listed: {error.strerror}")
                 continue
             deeper: list[tuple[Path, int]] = []
+            inside = self.label(folder / "-").removesuffix("-")
             for entry in entries:
                 path = folder / entry.name
                 if entry.is_symlink():
                     self.link(path, root)
                 elif not entry.is_dir(follow_symlinks=False):
-                    self.file(path, self.label(path))
+                    self.file(path, inside + printable(entry.name))
                 elif depth + 1 >= self.limits.depth:
                     self.note(self.label(path), "ignored", f"more than {self.limits.depth} folders deep")
                 elif entry.name not in SKIPPED_FOLDERS:
@@ -204,7 +209,7 @@ class _Walk:
             self.note(item.label, "ignored", aside)
         elif name.startswith(DOCUMENTS):
             self.documents.append(item)
-        elif is_compressed_trace(item):
+        elif compression(item.head()) and _is_trace(item):  # read as it is, without being unpacked to disk first
             self.keep(item)
         elif not is_archive(item.head(512), name):
             for part in self.parts(item):
@@ -244,6 +249,12 @@ class _Walk:
 
     def note(self, label: str, quality: Quality, note: str) -> None:
         self.intake.refused.append(Source(label, "", quality, note))
+
+
+def _is_trace(item: Item) -> bool:
+    from whichrank.evidence.trace_files import is_trace_file
+
+    return is_trace_file(item)
 
 
 class _Head:

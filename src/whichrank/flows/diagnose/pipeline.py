@@ -16,7 +16,6 @@ from whichrank.facts.taxonomy import causes
 from whichrank.fleet.local import Failure
 from whichrank.flows.diagnose.next_steps import filled, with_wanted
 from whichrank.flows.diagnose.reading import Outcome, Progress, is_dump, is_prose, outcomes_of
-from whichrank.flows.diagnose.several_jobs import together
 from whichrank.flows.discovery import rules_for
 from whichrank.model.contracts import Item, Reading, Rule
 from whichrank.model.evidence import Coverage, Skipped, Source
@@ -53,7 +52,11 @@ def diagnose(
         answers = [
             _judged(outcomes, refused, job, why=why, views=views, progress=progress) for job in jobs_in_it or [""]
         ]
-        answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
+        answer = answers[0][1]
+        if jobs_in_it:
+            from whichrank.flows.diagnose.several_jobs import together
+
+            answer = together(answers, jobs_in_it)
         if views:
             from whichrank.flows.diagnose.quoted_lines import with_contexts
 

@@ -22,7 +22,6 @@ from whichrank.evidence import readers
 from whichrank.evidence.intake import claims, discover_readers
 from whichrank.evidence.pickle.native import library
 from whichrank.evidence.summary.head import is_summary
-from whichrank.evidence.text.chunks import UTF16
 from whichrank.fleet.local import Failure, map_ordered
 from whichrank.flows.diagnose.read_dumps import read_dumps
 from whichrank.model.contracts import Item, Reader, Reading
@@ -121,6 +120,8 @@ def _read_with(
     chosen: Sequence[Reader], item: Item, telling: frozenset[bytes] = frozenset()
 ) -> list[tuple[str, Reading]] | None:
     """What these readers make of it; None where it may have too many lines with telling words."""
+    from whichrank.evidence.text.chunks import UTF16
+
     shared = [reader for reader in chosen if _listens(reader) and item.head(2) not in UTF16]
     together = _read_together(item, shared, telling) if len(shared) > 1 else None if telling else {}
     if together is None:

@@ -31,7 +31,8 @@ def complete_meetings(lineup: Lineup, group: int, newest: int = SAMPLE) -> tuple
     """The group's dumped members, and a matrix of rows: its newest synchronising meetings that all finished."""
     rows = lineup.rows_of_group(group)
     gathers = np.array([proves_all_joined(s.op) for s in lineup.signatures], np.bool_)
-    rows = rows[~lineup.p2p[rows] & lineup.done[rows] & gathers[lineup.call_signature][lineup.call[rows]]]
+    gathered = gathers[lineup.call_signature][lineup.call[rows].astype(np.intp)]
+    rows = rows[~lineup.p2p[rows] & lineup.done[rows] & gathered]
     rank = lineup.rank[rows]
     starts = np.flatnonzero(np.diff(rank, prepend=-1))
     members = rank[starts].tolist()

@@ -53,7 +53,7 @@ def _gathered(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
     seq = lineup.seq[rows]
     order = in_order(seq)
     seq, rows = seq[order], rows[order]
-    rank, brought, done = lineup.rank[rows], lineup.call_marks[lineup.call[rows]], lineup.done[rows]
+    rank, brought, done = lineup.rank[rows], lineup.call_marks[lineup.call[rows].astype(np.intp)], lineup.done[rows]
     begins = np.r_[True, seq[1:] != seq[:-1]]
     line = begins | np.r_[True, rank[1:] != rank[:-1]]
     if not line.all():

@@ -118,20 +118,22 @@ def arranged(
     if np.any(record_id[1:] < record_id[:-1]):
         order = np.argsort(record_id, kind="stable")
         record_id, numbers, durations = record_id[order], numbers[:, order], durations[order]
-        kinds = Kinds(*(_kept_once(column[order]) for column in kinds))
-    seq, created = numbers[_SEQ], numbers[_CREATED]
-    if numbers[_OLD_SEQ].any():
-        seq = np.where(seq == 0, numbers[_OLD_SEQ], seq)
+        call, group, state, retired = kinds
+        kinds = Kinds(call[order], group[order], state[order], retired[order])
+    counts = _int32(numbers[: _P2P + 1])
+    seq, created = counts[_SEQ], numbers[_CREATED]
+    if counts[_OLD_SEQ].any():
+        seq = np.where(seq == 0, counts[_OLD_SEQ], seq)
     if numbers[_CREATED_US].any():
         created = np.where(created == 0, numbers[_CREATED_US] * 1000, created)
     with np.errstate(over="ignore"):
         duration_ms = durations.astype(np.float32)
     return Columns(
-        record_id=_kept_once(_int32(record_id)),
+        record_id=_kept_once(_int32(record_id) if unnumbered else counts[_RECORD]),
         group=kinds.group,
         call=kinds.call,
-        seq=_kept_once(_int32(seq)),
-        p2p_seq=_kept_once(_int32(numbers[_P2P])),
+        seq=_kept_once(seq),
+        p2p_seq=_kept_once(counts[_P2P]),
         created_ns=created.copy(),  # a view would keep all columns
         started_ns=numbers[_STARTED],
         completed_ns=numbers[_COMPLETED].copy(),
