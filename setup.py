@@ -17,7 +17,7 @@ setup(
             name,
             [f"src/{name.replace('.', '/')}.c"],
             define_macros=[("Py_LIMITED_API", "0x030A0000")],
-            extra_compile_args=["-O2"],
+            extra_compile_args=["-O3"],
             py_limited_api=True,
             optional=True,
         )

@@ -3,9 +3,9 @@
 diagnose_dumps.py [--ranks 64 256 1024] [--entries 2000] [--repeat 3] [--folder DIR]
 
 CPU is that of all processes, memory the largest sum over them at one time; of several runs the median counts.
-Torch's analyser runs on the smallest job only: on 1,024 ranks it takes several minutes. The decoder in Python
-(WHICHRANK_NATIVE=0: what there is without a compiler) runs up to 1,024 ranks. 16,384 ranks take 7 GB of disk and
-some minutes to write: `--ranks 64 1024 16384 --folder /somewhere/large`.
+Torch's analyser runs on the smallest job only, in turns with ours: on 1,024 ranks it takes several minutes. The
+decoder in Python (WHICHRANK_NATIVE=0: what there is without a compiler) runs up to 1,024 ranks. 16,384 ranks take 7 GB
+of disk and some minutes to write: `--ranks 64 1024 16384 --folder /somewhere/large`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,16 @@ def run(command: list[str], **more: str) -> Cost:
 
 
 def median(command: list[str], repeat: int, **more: str) -> Cost:
-    costs = [run(command, **more) for _ in range(repeat)]
+    return middle_of([run(command, **more) for _ in range(repeat)])
+
+
+def in_turns(one: list[str], other: list[str], repeat: int) -> tuple[Cost, Cost]:
+    """Both commands as often, one after the other: what else the machine does hits both alike."""
+    turns = [(run(one), run(other)) for _ in range(repeat)]
+    return middle_of([mine for mine, _ in turns]), middle_of([theirs for _, theirs in turns])
+
+
+def middle_of(costs: list[Cost]) -> Cost:
     middle = [statistics.median(getattr(cost, name) for cost in costs) for name in ("cpu_s", "wall_s", "peak_mb")]
     return Cost(middle[0], middle[1], int(middle[2]), costs[-1].output)
 
@@ -127,9 +136,11 @@ def main() -> int:
                 python = median([*WHICHRANK, str(base / str(ranks))], given.repeat, WHICHRANK_NATIVE="0")
                 tell("without C", ranks, given.entries, python)
         smallest = min(costs)
-        theirs = median([*ANALYSER, str(base / str(smallest))], given.repeat)
+        folder = str(base / str(smallest))
+        ours, theirs = in_turns([*WHICHRANK, folder], [*ANALYSER, folder], given.repeat)
+        tell("whichrank", smallest, given.entries, ours)
         tell("torchfrtrace", smallest, given.entries, theirs)
-    kept &= bar(f"{smallest} ranks, share of torchfrtrace's CPU", costs[smallest].cpu_s / theirs.cpu_s, SHARE)
+    kept &= bar(f"{smallest} ranks, share of torchfrtrace's CPU", ours.cpu_s / theirs.cpu_s, SHARE)
     if LARGE in costs:
         kept &= bar(f"{LARGE} ranks, share of the CPU without C", costs[LARGE].cpu_s / python.cpu_s, OF_PYTHON)
         kept &= bar(f"{LARGE} ranks, MB", costs[LARGE].peak_mb, MEMORY_MB)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,19 +48,34 @@ def test_a_misspelt_option_before_the_command_is_not_taken_for_the_command(which
     assert "can't start" not in done.stderr
 
 
-def test_help_imports_no_verb_and_nothing_heavy():
-    script = "import sys; from whichrank.cli.main import run; run(['-h']); print(*sys.modules, file=sys.stderr)"
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules that a command has loaded when it ends."""
+    script = "import sys; from whichrank.cli.main import run; run(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", script, *arguments],
         capture_output=True,
         text=True,
         timeout=60,
         env=command_environment(),
         check=True,
     )
-    loaded = set(done.stderr.split())
+    return set(done.stderr.split())
+
+
+def test_help_imports_no_verb_and_nothing_heavy():
+    loaded = loaded_by("-h")
     assert not loaded & {f"whichrank.cli.{file.parent.name}.{verb}" for verb, file in command_line.verbs().items()}
     assert not loaded & {"numpy", "rich", "msgspec", "torch", "asyncio", "multiprocessing"}
+
+
+def test_a_diagnosis_of_dumps_alone_imports_nothing_for_logs_and_archives():
+    """Half of the time of a short run is spent on imports."""
+    dumps = Path(__file__).parents[1] / "samples" / "flight_recorder" / "nccl_dataloader_stall"
+    loaded = loaded_by("diagnose", "--quiet", "--format", "json", str(dumps))
+    assert "whichrank.timeline.collectives.troubles.root" in loaded
+    logs = {"whichrank.facts.messages", "whichrank.timeline.job_state.statements", "whichrank.evidence.jobs_in_file"}
+    archives = {"whichrank.evidence.archives", "tempfile", "shutil"}
+    assert not loaded & {*logs, *archives, "numpy.ma", "json"}  # numpy's own median and unique load masked arrays
 
 
 @pytest.mark.bars

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import command_environment
-from whichrank.evidence.archives import MIB, Limits
 from whichrank.evidence.intake import collect
+from whichrank.evidence.packed import MIB, Limits
 
 FILES = {"node1/fr_0": b"zero" * 1000, "node1/fr_1": b"one" * 70_000, "job.log": os.urandom(5000)}
 COMPRESS = {

@@ -6,8 +6,8 @@ import tarfile
 
 import pytest
 
-from whichrank.evidence.archives import Limits
 from whichrank.evidence.intake import claim, claims, collect, discover_readers
+from whichrank.evidence.packed import Limits
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.findings import Subject
 from whichrank.model.verdict import Diagnosis, Verdict

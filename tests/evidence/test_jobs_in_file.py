@@ -22,7 +22,7 @@ def item(tmp_path: Path, text: str) -> Item:
 def parts(tmp_path: Path, text: str) -> dict[str, list[str]]:
     home = tmp_path / "parts"
     home.mkdir()
-    return {part.job: part.path.read_text().split("\n") for part in split(item(tmp_path, text), home)}
+    return {part.job: part.path.read_text().split("\n") for part in split(item(tmp_path, text), lambda: home)}
 
 
 def test_banners_open_a_part(tmp_path):

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from msgspec import Struct, field
 
-from whichrank.evidence.compressed import CHUNK, Stream, compression, inflate
+from whichrank.evidence.compressed import CHUNK, Stream, inflate
+from whichrank.evidence.packed import MIB, Limits, compression, is_tar, printable
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality, Source
@@ -26,28 +27,7 @@ if TYPE_CHECKING:
     import tarfile
     import zipfile
 
-MIB = 1 << 20
 TOO_LARGE = "it grows too large when unpacked, as a bomb would"
-# Zip files that are something else: models, arrays, packages, office documents.
-NOT_BUNDLES = {".pt", ".pth", ".ckpt", ".npz", ".whl", ".egg", ".jar", ".docx", ".xlsx", ".pptx", ".apk"}
-
-
-class Limits(Struct, frozen=True):
-    """How much is taken in at the most."""
-
-    files: int = 200_000
-    """Files and archive members together; 16,384 ranks with ten files each."""
-    depth: int = 40
-    """Folders within folders."""
-    unpacked: int = 16 << 30
-    ratio: int = 400
-    """Written bytes per archive byte; NCCL logs of many like lines reach 41 (zstd -19), bombs thousands."""
-    ratio_from: int = 64 * MIB
-    """Small archives may have any ratio."""
-    nesting: int = 2
-    """An archive, and one archive inside another."""
-    directory: int = 64 * MIB
-    """Size of a zip file's table of contents, about 500,000 members."""
 
 
 class Readable(Protocol):
@@ -229,26 +209,10 @@ class _Guarded(Stream):
         return piece
 
 
-def is_archive(head: bytes, name: str) -> bool:
-    """Whether these first bytes begin an archive or a compressed file that is worth opening."""
-    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return PurePosixPath(name).suffix.lower() not in NOT_BUNDLES
-    return bool(compression(head)) or is_tar(head, name)
-
-
-def is_tar(head: bytes, name: str) -> bool:
-    return head[257:262] == b"ustar" or (name.lower().endswith(".tar") and len(head) == 512)
-
-
 def joined_label(label: str, name: str) -> str:
     """`bundle.tar.gz/node1/fr_0`."""
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part != "."]
     return printable("/".join([label, *parts]))
-
-
-def printable(label: str) -> str:
-    """A name that any output can hold; names on disk may be any bytes."""
-    return label.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def nanoseconds(seconds: float) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, BinaryIO, Protocol
 
+from whichrank.evidence.packed import LONGEST_MAGIC, compression
 from whichrank.model.errors import UnreadableError
 
 CHUNK = 1 << 18
@@ -16,13 +17,6 @@ FED = 1 << 15
 # Dictionaries of up to 64 MiB are what xz -9 and zstd --long=26 make; a header may ask for gigabytes.
 MEMORY = 1 << 27
 
-MAGIC = {
-    b"\x1f\x8b": "gz",
-    b"\xfd7zXZ\x00": "xz",
-    b"BZh": "bz2",
-    b"\x28\xb5\x2f\xfd": "zst",
-}
-LONGEST_MAGIC = max(map(len, MAGIC))
 BROKEN: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
 
 
@@ -132,11 +126,6 @@ class _ZstandardPackage(Stream):
         except self._broken as error:
             self.cut = f"the compressed data is damaged ({error})"
             return b""
-
-
-def compression(head: bytes) -> str:
-    """`gz`, `xz`, `bz2`, `zst`, or nothing, by the first bytes."""
-    return next((name for magic, name in MAGIC.items() if head.startswith(magic)), "")
 
 
 def inflate(raw: BinaryIO, kind: str) -> Stream:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from contextlib import ExitStack, contextmanager
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
-from tempfile import TemporaryDirectory
-from typing import BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from whichrank.evidence.archives import Limits, Unpacker, is_archive, printable
-from whichrank.evidence.earlier_reports import is_earlier_report
-from whichrank.evidence.jobs_in_file import split
-from whichrank.evidence.trace_files import is_compressed_trace, is_trace_file
+from whichrank.evidence.packed import Limits, compression, is_archive, printable
 from whichrank.model.contracts import Item, Reader
 from whichrank.model.evidence import Quality, Source
+
+if TYPE_CHECKING:
+    from whichrank.evidence.archives import Unpacker
 
 Given = Path | Literal["-"]
 
@@ -69,23 +66,23 @@ class Intake(Struct):
 @contextmanager
 def collect(paths: Sequence[Given], *, limits: Limits = DEFAULT, stdin: BinaryIO | None = None) -> Iterator[Intake]:
     """Gather the evidence; unpacked files live until the context is left."""
-    with TemporaryDirectory(prefix="whichrank-") as folder:
-        room = shutil.disk_usage(folder).free // 2
-        bounded = replace(limits, unpacked=min(limits.unpacked, room))
-        walk = _Walk(bounded, Unpacker(Path(folder), bounded), _common_folder(paths))
+    with ExitStack() as stack:
+        walk = _Walk(limits, stack, _common_folder(paths))
         for path in paths:
             if path == "-":
                 walk.paste(stdin or sys.stdin.buffer)
             else:
                 walk.given(path)
         walk.end()
-        walk.intake.refused += walk.unpacker.refused
+        walk.intake.refused += walk.refused_inside
         yield walk.intake
 
 
 @cache
 def discover_readers() -> tuple[Reader, ...]:
     """The readers that exist, by their files; more specific names first, so that they may claim first."""
+    from pkgutil import iter_modules
+
     package = import_module("whichrank.evidence.readers")
     names = [module.name for module in iter_modules(package.__path__) if not module.name.startswith("_")]
     names.sort(key=lambda name: (-len(name.split("_")), name))
@@ -100,7 +97,7 @@ def claims(item: Item, readers: Sequence[Reader] | None = None) -> list[Reader]:
     name = item.label.rsplit("/", 1)[-1]
     known = readers or discover_readers()
     found = [reader for reader in known if reader.sniff(head, name)]
-    if not found and is_trace_file(item):  # its events begin far behind the head
+    if not found and _is_trace(item):  # its events begin far behind the head
         found = [reader for reader in known if reader.NAME == "kineto"]
     return found
 
@@ -113,18 +110,35 @@ def claim(item: Item, readers: Sequence[Reader] | None = None) -> Reader | None:
 class _Walk:
     """One pass over what was given."""
 
-    def __init__(self, limits: Limits, unpacker: Unpacker, base: Path) -> None:
-        self.limits, self.unpacker, self.base = limits, unpacker, base
+    def __init__(self, limits: Limits, stack: ExitStack, base: Path) -> None:
+        self.limits, self.stack, self.base = limits, stack, base
         self.intake = Intake()
+        self.refused_inside: list[Source] = []
+        """Of archives; told behind the rest."""
         self.seen: set[tuple[int, int]] = set()
         self.documents: list[Item] = []
         """Descriptions of evidence; they are evidence themselves where there is nothing else."""
         self.full = False
 
+    @cached_property
+    def unpacker(self) -> Unpacker:
+        """With a folder that is there until the context is left: most evidence needs none."""
+        from shutil import disk_usage
+        from tempfile import TemporaryDirectory
+
+        from whichrank.evidence.archives import Unpacker
+
+        folder = self.stack.enter_context(TemporaryDirectory(prefix="whichrank-"))
+        room = disk_usage(folder).free // 2
+        bounded = replace(self.limits, unpacked=min(self.limits.unpacked, room))
+        return Unpacker(Path(folder), bounded, self.refused_inside)
+
     def paste(self, stream: BinaryIO) -> None:
+        from shutil import copyfileobj
+
         target = self.unpacker.folder / "stdin"
         with target.open("wb") as out:
-            shutil.copyfileobj(_Head(stream, PASTE_LIMIT), out)
+            copyfileobj(_Head(stream, PASTE_LIMIT), out)
         size = target.stat().st_size
         if size == PASTE_LIMIT:
             self.note("stdin", "partial", f"only the first {PASTE_LIMIT >> 20} MiB were read")
@@ -148,12 +162,13 @@ class _Walk:
                 self.note(self.label(folder), "unusable", f"can't be listed: {error.strerror}")
                 continue
             deeper: list[tuple[Path, int]] = []
+            inside = self.label(folder / "-").removesuffix("-")
             for entry in entries:
                 path = folder / entry.name
                 if entry.is_symlink():
                     self.link(path, root)
                 elif not entry.is_dir(follow_symlinks=False):
-                    self.file(path, self.label(path))
+                    self.file(path, inside + printable(entry.name))
                 elif depth + 1 >= self.limits.depth:
                     self.note(self.label(path), "ignored", f"more than {self.limits.depth} folders deep")
                 elif entry.name not in SKIPPED_FOLDERS:
@@ -186,22 +201,32 @@ class _Walk:
         """Keep a file, or open it if it is an archive."""
         name = item.label.rsplit("/", 1)[-1].lower()
         aside = "an empty file" if item.size == 0 else IGNORED.get(name, "")
-        if not aside and name.endswith(_REPORTS) and is_earlier_report(item.head()):
-            aside = REPORT
+        if not aside and name.endswith(_REPORTS):
+            from whichrank.evidence.earlier_reports import is_earlier_report
+
+            aside = REPORT if is_earlier_report(item.head()) else ""
         if aside:
             self.note(item.label, "ignored", aside)
         elif name.startswith(DOCUMENTS):
             self.documents.append(item)
-        elif is_compressed_trace(item):
+        elif compression(item.head()) and _is_trace(item):  # read as it is, without being unpacked to disk first
             self.keep(item)
         elif not is_archive(item.head(512), name):
-            for part in split(item, self.unpacker.folder):
+            for part in self.parts(item):
                 self.keep(part)
         elif nested >= self.limits.nesting:
             self.note(item.label, "ignored", f"more than {self.limits.nesting} archives inside one another")
         else:
             for member in self.unpacker.unpack(item.path, item.label):
                 self.item(member, nested + 1)
+
+    def parts(self, item: Item) -> list[Item]:
+        """One for each job of a text that holds several."""
+        if b"\0" in item.head():
+            return [item]
+        from whichrank.evidence.jobs_in_file import split
+
+        return split(item, lambda: self.unpacker.folder)
 
     def end(self) -> None:
         """Tell descriptions apart from evidence, when all is known."""
@@ -224,6 +249,12 @@ class _Walk:
 
     def note(self, label: str, quality: Quality, note: str) -> None:
         self.intake.refused.append(Source(label, "", quality, note))
+
+
+def _is_trace(item: Item) -> bool:
+    from whichrank.evidence.trace_files import is_trace_file
+
+    return is_trace_file(item)
 
 
 class _Head:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -28,9 +29,9 @@ _SHARE = 0.6
 """Of the lines, so many have a tag where tags are meant."""
 
 
-def split(item: Item, folder: Path) -> list[Item]:
-    """The parts, each a file of its own in `folder`; the item alone where it holds one job."""
-    if item.size > LARGEST or b"\0" in item.head():
+def split(item: Item, folder: Callable[[], Path]) -> list[Item]:
+    """The parts, each a file of its own in `folder()`; the item alone where it holds one job."""
+    if item.size > LARGEST:
         return [item]
     text = item.read()
     if not _NAMED.search(text):
@@ -39,7 +40,7 @@ def split(item: Item, folder: Path) -> list[Item]:
     parts = _by_banner(lines) or _by_tag(lines)
     if not 1 < len(parts) <= _MOST_JOBS:
         return [item]
-    return [_write(item, folder, number, job, text) for number, (job, text) in enumerate(parts.items())]
+    return [_write(item, folder(), number, job, text) for number, (job, text) in enumerate(parts.items())]
 
 
 def _by_banner(lines: list[bytes]) -> dict[str, list[bytes]]:

@@ -10,7 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from whichrank.evidence.compressed import Gzip, Inflated, Stream, compression, inflate
+from whichrank.evidence.compressed import Gzip, Inflated, Stream, inflate
+from whichrank.evidence.packed import compression
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 
@@ -39,11 +40,6 @@ def is_trace_file(item: Item) -> bool:
         return True
     plain = _inflated(head)
     return _OBJECT.match(plain) is not None and is_trace(item.head(FAR))
-
-
-def is_compressed_trace(item: Item) -> bool:
-    """A trace that can be read as it is, without being unpacked to disk first."""
-    return bool(compression(item.head())) and is_trace_file(item)
 
 
 def _inflated(head: bytes) -> bytes:

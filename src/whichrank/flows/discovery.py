@@ -58,8 +58,8 @@ def rules_for(case: Case) -> tuple[list[ModuleType], list[Skipped]]:
     Rules are pure: one that reads the same as in a case without evidence answers the same. It need not be loaded."""
     known = [row for row in unmet() if all(_is_missing(case, path) for path in row.reads)]
     names = {row.module for row in known if row.module != ROWS}
-    files = [name for family in _families("case") for name in _files(family)]
-    rules = [import_module(name) for name in files if name not in names]
+    files = {name: family for family in _packages() for name in _files(family)}
+    rules = [import_module(name) for name, family in files.items() if name not in names and _judges(family) == "case"]
     of_rows = {row.code for row in known if row.module == ROWS}
     if not of_rows >= rule_rows.codes():
         rules += [rule for rule in import_module(ROWS).rules() if rule.CODE not in of_rows]
@@ -76,10 +76,18 @@ def _is_missing(case: Case, path: str) -> bool:
     return value is None or value is False or (isinstance(value, (list, dict)) and not value)
 
 
+def _families(judges: str) -> list[str]:
+    return [family for family in _packages() if _judges(family) == judges]
+
+
 @cache
-def _families(judges: str) -> tuple[str, ...]:
-    families = [entry.name for entry in _sorted(UNMET.parent) if _is_package(entry)]
-    return tuple(name for name in families if getattr(import_module(f"{RULES}.{name}"), "JUDGES", "case") == judges)
+def _packages() -> tuple[str, ...]:
+    return tuple(entry.name for entry in _sorted(UNMET.parent) if _is_package(entry))
+
+
+@cache
+def _judges(family: str) -> str:
+    return getattr(import_module(f"{RULES}.{family}"), "JUDGES", "case")
 
 
 @cache

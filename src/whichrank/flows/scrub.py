@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from whichrank import __version__
-from whichrank.evidence.archives import Limits
+from whichrank.evidence.packed import Limits
 from whichrank.evidence.scrubbing import manifests, packing, pickle_strings, texts, words_file
 from whichrank.evidence.scrubbing.kinds import ARCHIVES, COMPRESSED, TEXTS
 from whichrank.evidence.scrubbing.tree import File, Survey

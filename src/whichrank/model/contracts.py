@@ -36,15 +36,17 @@ class Item(Struct, frozen=True):
     def head(self, count: int = 4096) -> bytes:
         if self.kept is not None:
             return self.kept[:count]
-        if count <= _HEAD or self.is_small:
-            return _start(self.path, self.size, self.mtime_ns)[:count]
+        if self.is_small:
+            return _whole(self.path, self.size, self.mtime_ns)[:count]
+        if count <= _HEAD:
+            return _head(self.path, self.size, self.mtime_ns)[:count]
         with self.path.open("rb") as stream:
             return stream.read(count)
 
     def read(self) -> bytes:
         if self.kept is not None:
             return self.kept
-        return _start(self.path, self.size, self.mtime_ns) if self.is_small else self.path.read_bytes()
+        return _whole(self.path, self.size, self.mtime_ns) if self.is_small else self.path.read_bytes()
 
     def open(self) -> BinaryIO:
         """The file from its beginning; a small one is read from the disk once for all who look at it."""
@@ -58,11 +60,17 @@ class Item(Struct, frozen=True):
 _HEAD, _SMALL = 4096, 1 << 16
 
 
-@lru_cache(maxsize=4)
-def _start(path: Path, size: int, _mtime_ns: int) -> bytes:
+@lru_cache(maxsize=1024)
+def _head(path: Path, _size: int, _mtime_ns: int) -> bytes:
     """Everybody who may know a file looks at its beginning; the size and the time tell when it has changed."""
     with path.open("rb", buffering=0) as stream:
-        return stream.read(_SMALL if size <= _SMALL else _HEAD)
+        return stream.read(_HEAD)
+
+
+@lru_cache(maxsize=4)
+def _whole(path: Path, _size: int, _mtime_ns: int) -> bytes:
+    with path.open("rb", buffering=0) as stream:
+        return stream.read(_SMALL)
 
 
 class Reading(Struct):

@@ -19,8 +19,8 @@ PAGE = "diagnosis"
 def names() -> list[str]:
     """The formats that exist, by their files, without importing them."""
     here = Path(__file__).parent
-    files = (file.stem for file in here.glob("*.py") if not file.stem.startswith("_"))
-    return sorted([*files, *(file.parent.name for file in here.glob(f"*/{PAGE}.py"))])
+    known = [path for path in here.iterdir() if not path.name.startswith("_")]
+    return sorted(path.stem for path in known if path.suffix == ".py" or (path / f"{PAGE}.py").exists())
 
 
 def load(name: str) -> Format:

@@ -10,7 +10,7 @@ from whichrank import __version__
 from whichrank.model.evidence import Coverage
 from whichrank.model.findings import Finding
 from whichrank.report import json as shapes
-from whichrank.report._words import safe_json
+from whichrank.report._safe_json import safe_json
 
 
 def render(findings: Sequence[Finding], coverage: Coverage, suppressed: Sequence[Finding]) -> Iterator[str]:

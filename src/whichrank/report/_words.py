@@ -11,22 +11,6 @@ _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
     "|[\U000e0000-\U000e007f]"
 )
-# The same within JSON, which escapes the controls below 32 itself; invisible signs and tags with them.
-_UNSAFE_IN_JSON = re.compile(
-    "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\U000e0000-\U000e007f]"
-)
-
-
-def safe_json(document: str) -> str:
-    """A JSON document that a terminal can show: only strings hold such signs, and there an escape means the same."""
-    if document.isascii() and "\x7f" not in document:
-        return document  # most documents, and those of large jobs have megabytes
-    return _UNSAFE_IN_JSON.sub(_escaped, document)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    pairs = match.group().encode("utf-16-be").hex()
-    return "".join(f"\\u{pairs[at : at + 4]}" for at in range(0, len(pairs), 4))
 
 
 def safe(text: str) -> str:

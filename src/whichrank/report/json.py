@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from whichrank import __version__
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject, Witness
-from whichrank.report._words import safe_json
+from whichrank.report._safe_json import safe_json
 
 if TYPE_CHECKING:
     from whichrank.model.verdict import (

@@ -36,7 +36,6 @@ from whichrank.timeline.identity.who import (
     short_name,
 )
 from whichrank.timeline.job_state.outcome import Finish, finish
-from whichrank.timeline.job_state.statements import Index
 
 _GPUS_OF_A_NODE = 16
 
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from whichrank.records.trial import Complaint, Trial
     from whichrank.timeline.guard.compare import Comparison
     from whichrank.timeline.job_state.activity import Activity
+    from whichrank.timeline.job_state.statements import Index
     from whichrank.timeline.network.connections import Connections
     from whichrank.timeline.steps.analysis import Steps
 
@@ -122,6 +122,8 @@ class Case(Struct, dict=True):
     @cached_property
     def index(self) -> Index:
         """What makes telling quick who said what."""
+        from whichrank.timeline.job_state.statements import Index
+
         return Index(self)
 
     @cached_property
@@ -174,10 +176,12 @@ class Case(Struct, dict=True):
     @cached_property
     def experiments(self) -> list[Trial]:
         """Changes that lie between two runs of the evidence, and what they did."""
+        seen = [trial for trial in self.trials if trial.seen]
+        if len(self.nccl) < 2:
+            return seen
         from whichrank.timeline.job_state.pairs_of_runs import trials
 
-        seen = [trial for trial in self.trials if trial.seen]
-        return [*seen, *trials(self)] if len(self.nccl) > 1 else seen
+        return [*seen, *trials(self)]
 
     @cached_property
     def finish(self) -> Finish | None:

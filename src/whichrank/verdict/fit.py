@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from whichrank.facts.interventions import ONE_HOST
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Grade
 from whichrank.model.verdict import Argument
 from whichrank.records.events.base import Event
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import exceptions, trials
+from whichrank.timeline.job_state import trials
 from whichrank.timeline.job_state.outcome import at_work
 
 _LINE = re.compile(r"line (\d+)")
@@ -26,13 +25,16 @@ def against(case: Case, finding: Finding) -> Argument | None:
         return Argument("", Grade.CONTRADICTS, None, f"the job went on: {working.ref.quote}", (working.ref,))
     # What people report speaks only against what is not proven otherwise.
     if finding.grade < Grade.PROVES and (trial := trials.ruled_out(case, finding.cause)) is not None:
+        from whichrank.facts.interventions import ONE_HOST
+
         said = f"“{trial.change}” was tried: it {trial.outcome if trial.change != ONE_HOST else 'works there'}"
         return Argument("", Grade.CONTRADICTS, None, said, (trial.ref,))
     if finding.cause in causes() and causes()[finding.cause].phase == "launch" and finding.category != "config":
+        from whichrank.timeline.job_state.exceptions import agent_had_workers
         from whichrank.timeline.job_state.phases import trained_after
 
         trained = trained_after(case, finding.onset_ns)
-        if trained is None and finding.cause in _BEFORE_WORKERS and exceptions.agent_had_workers(case):
+        if trained is None and finding.cause in _BEFORE_WORKERS and agent_had_workers(case):
             trained = ("the agent had reached the rendezvous, and its workers ran", ())
         return Argument("", Grade.CONTRADICTS, None, *trained) if trained is not None else None
     return None

@@ -43,7 +43,7 @@ class Profile:
         self.first: int | None = None
         self.running: Any = None
         self.began = 0.0
-        self.handle: Any = None
+        self.over = False
         self.writing: threading.Thread | None = None
         self.collecting: Any = None
         self.buckets: list[dict[str, Any]] = []
@@ -55,10 +55,13 @@ class Profile:
         """Wait until torch's optimizers are there, then count their steps."""
         while (module := _ready("torch.optim.optimizer")) is None:
             time.sleep(0.05)
-        self.handle = module.register_optimizer_step_post_hook(self.stepped)
+        # It stays there to the end: torch raises an error in the job where a hook takes itself away before another one.
+        module.register_optimizer_step_post_hook(self.stepped)
 
     def stepped(self, optimizer: Any, *_: object) -> None:
         """An optimizer has stepped; of several only the first one counts."""
+        if self.over:
+            return
         try:
             if self.first is None:
                 self.first = id(optimizer)
@@ -157,8 +160,7 @@ class Profile:
         if not self.nvtx:
             self.unmark()
         running.stop()
-        if self.handle is not None:
-            self.handle.remove()
+        self.over = True
         self.writing = threading.Thread(target=self.write, args=(running,), name="whichrank-profile", daemon=True)
         self.writing.start()
 
@@ -180,11 +182,10 @@ class Profile:
 
     def give_up(self, error: BaseException) -> None:
         self.complain(error)
+        self.over = True
         running, self.running = self.running, None
         sizing, self.sizing = self.sizing, None
         try:
-            if self.handle is not None:
-                self.handle.remove()
             if sizing is not None:
                 sizing.stop()
             if running is not None:

@@ -14,7 +14,7 @@ from tests.evidence.readers.torchlike import dump, torch_pickle
 from whichrank.evidence.pickle.decoder import decode
 from whichrank.evidence.pickle.machine import Limits
 from whichrank.evidence.pickle.repeats import Site
-from whichrank.evidence.readers.flight_recorder.columns import SHAPE
+from whichrank.evidence.readers.flight_recorder.walked import SHAPE
 from whichrank.model.errors import UnreadableError
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "flight_recorder"

@@ -106,6 +106,28 @@ def test_the_jobs_exit_code_is_its_own(tmp_path):
     assert "nothing was recorded" in done.stderr
 
 
+def test_a_job_with_a_hook_of_its_own_goes_on_behind_the_profile(tmp_path):
+    """torch raises an error where a hook takes itself away while others behind it are still to be called."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import time, torch\n"
+        "from torch.optim import optimizer\n"
+        "time.sleep(0.5)\n"
+        "steps = []\n"
+        "optimizer.register_optimizer_step_post_hook(lambda *_: steps.append(1))\n"
+        "model = torch.nn.Linear(4, 4)\n"
+        "sgd = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for _ in range(8):\n"
+        "    model(torch.randn(2, 4)).sum().backward()\n"
+        "    sgd.step()\n"
+        "print(len(optimizer._global_optimizer_post_hooks), 'hooks,', len(steps), 'steps')\n"
+    )
+    done = profile(tmp_path / "out", [sys.executable, str(script)], "--skip", "2", "--steps", "2", "--no-report")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "2 hooks, 8 steps" in done.stdout
+    assert (tmp_path / "out" / "rank-0.json.gz").exists()
+
+
 def test_a_profile_that_fails_never_disturbs_the_job(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(

@@ -5,7 +5,6 @@ Nothing that is read is executed, and no running process is touched.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,6 +14,7 @@ from typing import Literal
 import click
 
 from whichrank import report
+from whichrank.cli.options import numeric
 from whichrank.cli.options.evidence import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
 from whichrank.cli.options.remote import fetched
 from whichrank.cli.options.site_rules import rules_option
@@ -98,8 +98,7 @@ def command(
     whichrank diagnose run7/ --source src/ --why   with the lines of code, and every hypothesis
     whichrank diagnose bundle.tar.gz --output report.md
     """
-    # numpy is used for columns, never for algebra: its threads would only cost their start.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    numeric.load()
     from whichrank.flows.diagnose.pipeline import diagnose
 
     name = format_name(format_, output)

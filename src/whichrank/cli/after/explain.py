@@ -36,7 +36,7 @@ def command(word: tuple[str, ...], format_: str, output: Path | None) -> int:
     whichrank explain "Watchdog caught collective operation timeout"
     """
     from whichrank.flows.explain import as_document, explain, near
-    from whichrank.report._words import safe_json
+    from whichrank.report._safe_json import safe_json
 
     words = sys.stdin.read(1 << 16) if word == ("-",) else " ".join(word)
     readings = explain(words)

@@ -29,7 +29,7 @@ def command(since: str, host: str, cause: str, limit: int, format_: str, output:
     value is the file to use.
     """
     from whichrank.flows.history.recurrence import as_document, look_up, seconds
-    from whichrank.report._words import safe_json
+    from whichrank.report._safe_json import safe_json
 
     entries = look_up(seconds(since), host=host, cause=cause)
     if format_ == "json":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import closing
 from pathlib import Path
 
 import click
 
+from whichrank.cli.options import numeric
 from whichrank.cli.options.evidence import evidence
 from whichrank.cli.options.remote import fetched
 from whichrank.cli.terminal.progress import ProgressLine
@@ -46,7 +46,7 @@ def command(
     """
     if node and not _NODE.fullmatch(node):
         raise UsageError(f"'{node}' is not the name of a node", "Letters, digits, dots and dashes.")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    numeric.load()
     from whichrank.flows.reduce import reduce
     from whichrank.model.files import replace_file
 

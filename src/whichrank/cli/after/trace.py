@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from whichrank.cli.options import numeric
 from whichrank.cli.options.evidence import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
 from whichrank.cli.terminal.output import tell, write
 from whichrank.cli.terminal.progress import ProgressLine
@@ -66,8 +66,7 @@ def command(
     whichrank trace profiles/ --perfetto all.json.gz one timeline of all ranks
     """
     given = evidence(paths)
-    # numpy is used for columns, never for algebra: its threads would only cost their start.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    numeric.load()
     from whichrank.flows.trace.analyse import trace
 
     with closing(ProgressLine(quiet=quiet)) as progress:

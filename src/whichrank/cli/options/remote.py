@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +15,11 @@ def fetched(paths: Sequence[str], progress: ProgressLine) -> Iterator[tuple[str,
     if not any("://" in text for text in paths):
         yield tuple(paths)
         return
+    from tempfile import TemporaryDirectory
+
     from whichrank.evidence import remote
 
-    with tempfile.TemporaryDirectory(prefix="whichrank-remote-") as folder:
+    with TemporaryDirectory(prefix="whichrank-remote-") as folder:
         found = []
         for number, text in enumerate(paths):
             place = text

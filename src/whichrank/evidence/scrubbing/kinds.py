@@ -6,8 +6,7 @@ import codecs
 import re
 from pathlib import PurePosixPath
 
-from whichrank.evidence.archives import NOT_BUNDLES, is_tar
-from whichrank.evidence.compressed import compression
+from whichrank.evidence.packed import NOT_BUNDLES, compression, is_tar
 from whichrank.evidence.scrubbing.pickle_strings import looks_like_pickle
 from whichrank.model.last_words import MAGIC as WORDS
 

@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct, field
 
-from whichrank.evidence.archives import Limits, Unpacker
+from whichrank.evidence.archives import Unpacker
 from whichrank.evidence.intake import SKIPPED_FOLDERS
+from whichrank.evidence.packed import Limits
 from whichrank.evidence.scrubbing.kinds import ARCHIVES, COMPRESSED, keeps_secrets, kind_of
 
 NESTING = 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -30,6 +29,8 @@ def with_wanted(answer: Diagnosis, shortened: Mapping[int, str]) -> Diagnosis:
     """Where summaries leave a doubt, the whole dumps that may settle it: those of the ranks in question first."""
     if not shortened or not doubtful(answer.verdict):
         return answer
+    import shlex
+
     verdict = answer.verdict
     meant = [rank for rank in (*verdict.culprits.ranks, *verdict.culprits.candidates) if rank in shortened]
     ranks = (meant or sorted(shortened))[:WANTED]

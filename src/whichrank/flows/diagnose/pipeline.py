@@ -15,8 +15,7 @@ from whichrank.facts import site
 from whichrank.facts.taxonomy import causes
 from whichrank.fleet.local import Failure
 from whichrank.flows.diagnose.next_steps import filled, with_wanted
-from whichrank.flows.diagnose.reading import Outcome, Progress, is_prose, outcomes_of
-from whichrank.flows.diagnose.several_jobs import together
+from whichrank.flows.diagnose.reading import Outcome, Progress, is_dump, is_prose, outcomes_of
 from whichrank.flows.discovery import rules_for
 from whichrank.model.contracts import Item, Reading, Rule
 from whichrank.model.evidence import Coverage, Skipped, Source
@@ -54,7 +53,11 @@ def diagnose(
         answers = [
             _judged(outcomes, refused, job, why=why, views=views, progress=progress) for job in jobs_in_it or [""]
         ]
-        answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
+        answer = answers[0][1]
+        if jobs_in_it:
+            from whichrank.flows.diagnose.several_jobs import together
+
+            answer = together(answers, jobs_in_it)
         if views:
             from whichrank.flows.diagnose.quoted_lines import with_contexts
 
@@ -88,10 +91,11 @@ def _judged(
     case.damaged_dumps = frozenset(_damaged(sources))
     sources = _with_aside(sources, case.set_aside)
     answer = conclude(case, sources, why=why, progress=progress)
-    if _generic(answer):
+    beside = [item for item, outcome in outcomes if item.job in ("", job) and not is_dump(outcome)]
+    if beside and _generic(answer):
         from whichrank.flows.diagnose.posted_code import posted_faults
 
-        case.posted = posted_faults(item for item, _ in outcomes if item.job in ("", job))
+        case.posted = posted_faults(beside)
         answer = conclude(case, sources, why=why, progress=progress) if case.posted else answer
     texts = [item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome)]
     if answer.verdict.cause == "unknown" and texts and not case.has_dumps and not _watched(outcomes):

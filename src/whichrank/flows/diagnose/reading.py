@@ -16,14 +16,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from whichrank.evidence import readers
 from whichrank.evidence.intake import claims, discover_readers
 from whichrank.evidence.pickle.native import library
 from whichrank.evidence.summary.head import is_summary
-from whichrank.evidence.text.chunks import UTF16
 from whichrank.fleet.local import Failure, map_ordered
 from whichrank.flows.diagnose.read_dumps import read_dumps
 from whichrank.model.contracts import Item, Reader, Reading
@@ -105,6 +103,8 @@ def _read(item: Item) -> list[tuple[str, Reading]]:
 
 def _read_thinned(chosen: Sequence[Reader], item: Item, telling: frozenset[bytes]) -> list[tuple[str, Reading]]:
     """A text that may have too many telling lines, without those that look like others."""
+    from tempfile import TemporaryDirectory
+
     from whichrank.evidence.text.thinning import thinned
 
     with TemporaryDirectory(prefix="whichrank-") as folder:
@@ -120,6 +120,8 @@ def _read_with(
     chosen: Sequence[Reader], item: Item, telling: frozenset[bytes] = frozenset()
 ) -> list[tuple[str, Reading]] | None:
     """What these readers make of it; None where it may have too many lines with telling words."""
+    from whichrank.evidence.text.chunks import UTF16
+
     shared = [reader for reader in chosen if _listens(reader) and item.head(2) not in UTF16]
     together = _read_together(item, shared, telling) if len(shared) > 1 else None if telling else {}
     if together is None:
@@ -178,6 +180,11 @@ def _readers_for(item: Item) -> list[Reader]:
     if not claimed or any(map(_listens, claimed)):
         chosen += [reader for reader in listeners if reader not in chosen and _is_text(item)]
     return chosen
+
+
+def is_dump(outcome: list[tuple[str, Reading]] | Failure) -> bool:
+    """Whether the reader that is asked first has read it, and no other."""
+    return not isinstance(outcome, Failure) and [name for name, _ in outcome] == [_first().NAME]
 
 
 def is_prose(outcome: list[tuple[str, Reading]] | Failure) -> bool:

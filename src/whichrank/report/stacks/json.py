@@ -9,7 +9,7 @@ import msgspec
 
 from whichrank import __version__
 from whichrank.model.views import StackNode, StackReport
-from whichrank.report._words import safe_json
+from whichrank.report._safe_json import safe_json
 
 NAME = "json"
 SCHEMA_VERSION = 1

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from msgspec.structs import asdict
 
 from whichrank import __version__
 from whichrank.model.step_report import Advice, CollectiveShare, RankShares, StepReport, Straggler
 from whichrank.report import json as base
-from whichrank.report._words import safe_json
+from whichrank.report._safe_json import safe_json
 
 NAME = "json"
 
@@ -21,8 +21,8 @@ NAME = "json"
 def render(report: StepReport) -> Iterator[str]:
     """The document, indented by two."""
     document = base.writable(as_document(report))  # a file's name may hold what UTF-8 can't
-    text = json.dumps(document, indent=2, ensure_ascii=False, default=operator.index)
-    yield safe_json(text) + "\n"
+    encoded = msgspec.json.encode(document, enc_hook=operator.index)
+    yield safe_json(msgspec.json.format(encoded, indent=2).decode()) + "\n"
 
 
 def as_document(report: StepReport) -> dict[str, Any]:

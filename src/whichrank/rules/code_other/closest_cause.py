@@ -45,7 +45,7 @@ _STOPPED = {"hang": "stopped", "crash": "stopped"}
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    seen = observed(case)
+    seen = observed(case) if case.closest else None
     near = [one for one in case.closest if one.told >= _WORTH and _fits(one.cause, seen)]
     if not near:
         return NotEvaluated("lines that come close to a known cause, and no other verdict")

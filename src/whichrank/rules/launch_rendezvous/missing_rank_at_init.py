@@ -37,7 +37,6 @@ from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, Watc
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import stack_ref
-from whichrank.timeline.job_state.known_messages import stands_still
 
 if TYPE_CHECKING:
     from whichrank.records import nccl
@@ -120,6 +119,8 @@ def _had_met(case: Case, process: nccl.NcclProcess, init: nccl.CommInit) -> bool
 
 def _hangs(case: Case) -> bool:
     """Whether anything says that the ranks wait without an end."""
+    from whichrank.timeline.job_state.known_messages import stands_still
+
     return bool(stands_still(case)) or any(event.what in _WAITED_IN_VAIN for event in case.events(StoreError))
 
 

@@ -37,7 +37,7 @@ from whichrank.records.events.startup import CommInit, GroupInit
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import known_messages
+from whichrank.timeline.job_state import known_messages, statements
 from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "LNCH201"
@@ -89,6 +89,8 @@ _SOUGHT, _GONE_ON = "doing-extension", ("doing-compile", "done-extension")
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     """A lock by its message; a store by addresses in it at which nobody listens."""
+    if not statements.heard(case):
+        return building.SILENT
     refused = [s for s in known_messages.seen(case, *_UNREACHED) if "refused" in s.sign.text]
     if refused and known_messages.seen(case, "torch-filestore") and not known_messages.has_run(case):
         message = "The ranks met in a file, and nobody listens at an address in it: an earlier run left it. {what}."

@@ -32,6 +32,7 @@ from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 from whichrank.timeline.job_state.outcome import observed
 from whichrank.timeline.job_state.statements import Statement
 
@@ -59,6 +60,8 @@ _ON_EC2 = replace(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not statements.heard(case):
+        return building.SILENT
     claim = replace(_CLAIM, category="crash", severity="error") if observed(case) == "crash" else _CLAIM
     found = building.judged(
         case, claim, "For {who} there is no provider of the cloud's fabric, so NCCL falls back to sockets: {what}."

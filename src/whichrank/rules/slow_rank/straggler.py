@@ -28,7 +28,6 @@ from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotE
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.arrivals import Late
-from whichrank.timeline.job_state import deaths
 
 CODE = "SLOW101"
 CAUSE = "straggler"
@@ -86,4 +85,6 @@ def _finding(case: Case, late: Late) -> Finding:
 
 def _crashed(case: Case) -> bool:
     """Whether processes of the job failed: then it is not for being late that anybody asks."""
+    from whichrank.timeline.job_state import deaths
+
     return any(d.signal in (deaths.ABORT, *deaths.NATIVE) or d.signal is None for d in deaths.deaths(case))

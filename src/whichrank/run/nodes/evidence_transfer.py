@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from whichrank.evidence.archives import Limits, Unpacker
+from whichrank.evidence.archives import Unpacker
+from whichrank.evidence.packed import Limits
 from whichrank.model.files import private_folder
 
 MOST = 256 << 20

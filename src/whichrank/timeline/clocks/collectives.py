@@ -31,19 +31,25 @@ def complete_meetings(lineup: Lineup, group: int, newest: int = SAMPLE) -> tuple
     """The group's dumped members, and a matrix of rows: its newest synchronising meetings that all finished."""
     rows = lineup.rows_of_group(group)
     gathers = np.array([proves_all_joined(s.op) for s in lineup.signatures], np.bool_)
-    rows = rows[~lineup.p2p[rows] & lineup.done[rows] & gathers[lineup.call_signature[lineup.call[rows]]]]
-    distinct, starts = np.unique(lineup.rank[rows], return_index=True)
-    members = distinct.tolist()
+    gathered = gathers[lineup.call_signature][lineup.call[rows].astype(np.intp)]
+    rows = rows[~lineup.p2p[rows] & lineup.done[rows] & gathered]
+    rank = lineup.rank[rows]
+    starts = np.flatnonzero(np.diff(rank, prepend=-1))
+    members = rank[starts].tolist()
     if len(members) < 2:
         return members, np.empty((0, len(members)), np.intp)
     per_rank = []
     for part in np.split(rows, starts[1:]):
         mine = part[-4 * newest :]
-        seq, first = np.unique(lineup.seq[mine], return_index=True)
-        per_rank.append((seq, mine[first]))
+        seq = lineup.seq[mine]
+        if np.any(seq[1:] <= seq[:-1]):
+            seq, first = np.unique(seq, return_index=True)
+            mine = mine[first]
+        per_rank.append((seq, mine))
     common = per_rank[0][0]
     for seq, _ in per_rank[1:]:
-        common = np.intersect1d(common, seq, assume_unique=True)
+        if not np.array_equal(seq, common):
+            common = np.intersect1d(common, seq, assume_unique=True)
     common = common[-newest:]
     columns = [mine[np.searchsorted(seq, common)] for seq, mine in per_rank]
     return members, np.stack(columns, axis=1)

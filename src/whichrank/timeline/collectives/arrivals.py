@@ -10,6 +10,7 @@ there the arrivals themselves are compared, on clocks that the collectives have 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from msgspec import Struct
 from whichrank.timeline.clocks.collectives import Clock
 from whichrank.timeline.collectives.attendance import attendance
 from whichrank.timeline.collectives.channels import channels
-from whichrank.timeline.collectives.lineup import I32, Lineup
+from whichrank.timeline.collectives.lineup import I64, Bools, Lineup
 
 # Below this many shared operations lateness is chance.
 ENOUGH = 24
@@ -33,7 +34,8 @@ FLOOR_NS = 1_000_000
 # Rows that are looked at; more would only cost memory.
 MANY = 400_000
 
-Rows = I32
+Rows = npt.NDArray[np.intp]
+Floats = npt.NDArray[np.float64]
 
 
 class Late(Struct, frozen=True):
@@ -51,56 +53,99 @@ class Late(Struct, frozen=True):
     """What was measured: "duration", "end" or "arrival"."""
 
 
-class _Shared(Struct):
-    """Operations that everybody finished: the rows, meeting by meeting, and where each meeting begins."""
+class _Shared(Struct, dict=True):
+    """Operations that everybody finished: the rows, meeting by meeting, and how many rows each meeting has."""
 
+    lineup: Lineup
     rows: Rows
-    start: npt.NDArray[np.intp]
+    sizes: npt.NDArray[np.intp]
     every: int
     """Only every so-manieth operation was taken."""
+    clocks: dict[int, Clock]
 
-    @property
-    def meeting(self) -> npt.NDArray[np.intp]:
-        """For each row the number of its meeting."""
-        return np.repeat(np.arange(len(self.start)), np.diff(np.r_[self.start, len(self.rows)]))
+    @cached_property
+    def start(self) -> npt.NDArray[np.intp]:
+        """The first row of each meeting."""
+        return np.cumsum(self.sizes) - self.sizes
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> _Shared:
-        """Some of the meetings."""
-        if kept.all():
-            return self
-        sizes = np.diff(np.r_[self.start, len(self.rows)])
-        return _Shared(self.rows[np.repeat(kept, sizes)], np.cumsum(sizes[kept]) - sizes[kept], self.every)
+    def above_least(self, values: Floats) -> Floats:
+        """By how much each row's value is above the least one in its meeting."""
+        with np.errstate(invalid="ignore"):  # of meetings that have no such values
+            above: Floats = values - np.repeat(np.minimum.reduceat(values, self.start), self.sizes)
+        return above
 
-    def least(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """For each row the least value in its meeting."""
-        lowest: npt.NDArray[np.float64] = np.minimum.reduceat(values, self.start)[self.meeting]
-        return lowest
+    @cached_property
+    def timed(self) -> Bools:
+        """The meetings in which each rank's recorder took the time."""
+        timed: Bools = np.logical_and.reduceat(np.isfinite(self.lineup.duration[self.rows]), self.start)
+        return timed
+
+    @cached_property
+    def completed(self) -> I64:
+        return self.lineup.completed[self.rows]
+
+    @cached_property
+    def noted(self) -> Bools:
+        """The meetings of which each rank noted the end."""
+        noted: Bools = np.logical_and.reduceat(self.completed > 0, self.start)
+        return noted
+
+    @cached_property
+    def by_duration(self) -> Floats:
+        """How long each row waited; of the timed meetings."""
+        return self.above_least(self.lineup.duration[self.rows].astype(np.float64) * 1e6)
+
+    @cached_property
+    def by_end(self) -> Floats:
+        """The same of the noted meetings."""
+        sat = self.completed - self.lineup.created[self.rows]
+        return self.above_least(sat.astype(np.float64))
+
+    @cached_property
+    def by_arrival(self) -> Floats | None:
+        """The same of all meetings, on aligned clocks; None where these are unsure."""
+        unsure = [clock.uncertain_ns for clock in self.clocks.values()]
+        if any(half is None for half in unsure):
+            return None
+        ahead = np.zeros(self.lineup.world + 1, np.int64)
+        for rank, clock in self.clocks.items():
+            ahead[rank] = clock.ahead_ns
+        came = (self.lineup.created[self.rows] - ahead[self.lineup.rank[self.rows]]).astype(np.float64)
+        waits = np.repeat(np.maximum.reduceat(came, self.start), self.sizes) - came
+        return np.maximum(waits - max(half or 0 for half in unsure), 0)
 
 
 def find_late(lineup: Lineup, clocks: dict[int, Clock]) -> Late | None:
     """The straggler, if there is a clear one: over the whole run, or since it became one."""
-    shared = _shared(lineup)
-    return _find(lineup, shared, clocks) or _find(lineup, shared.only(_newer(lineup, shared)), clocks)
-
-
-def _find(lineup: Lineup, shared: _Shared, clocks: dict[int, Clock]) -> Late | None:
-    if not len(shared.start):
+    shared = _shared(lineup, clocks)
+    if not len(shared.sizes):
         return None
-    shared, waits, measure = _waits(lineup, shared, clocks)
-    return _judge(lineup, shared, waits, measure) if waits is not None else None
+    return _find(shared, np.ones(len(shared.sizes), np.bool_)) or _find(shared, _newer(shared))
 
 
-def _newer(lineup: Lineup, shared: _Shared) -> npt.NDArray[np.bool_]:
+def _find(shared: _Shared, meetings: Bools) -> Late | None:
+    """The straggler of some of the meetings, by the best measure that at least half of them have."""
+    if not meetings.any():
+        return None
+    if shared.timed[meetings].mean() >= 0.5:
+        return _judge(shared, meetings & shared.timed, shared.by_duration, "duration")
+    if shared.noted[meetings].mean() >= 0.5:
+        return _judge(shared, meetings & shared.noted, shared.by_end, "end")
+    return _judge(shared, meetings, shared.by_arrival, "arrival") if shared.by_arrival is not None else None
+
+
+def _newer(shared: _Shared) -> Bools:
     """The meetings of the second half of the run, counted in each rank's own operations: clocks may differ."""
+    lineup = shared.lineup
     middle = np.zeros(lineup.world + 1, np.int64)
     for rank, (first, stop) in lineup.first.items():
         middle[rank] = (first + stop) // 2
     rows = shared.rows[shared.start]
-    newer: npt.NDArray[np.bool_] = rows >= middle[lineup.rank[rows]]
+    newer: Bools = rows >= middle[lineup.rank[rows]]
     return newer
 
 
-def _shared(lineup: Lineup) -> _Shared:
+def _shared(lineup: Lineup, clocks: dict[int, Clock]) -> _Shared:
     """Collectives that every dumped member of a group has finished, and messages that both ends have.
 
     Of very many only every so-manieth is taken: that changes no mean.
@@ -121,61 +166,44 @@ def _shared(lineup: Lineup) -> _Shared:
             count = min(len(channel.sends), len(channel.receives))
             pairs = np.stack([channel.sends[:count:every], channel.receives[:count:every]], axis=1)
             pairs = pairs[lineup.done[pairs].all(axis=1)]
-            rows.append(pairs.reshape(-1).astype(np.int32))
+            rows.append(pairs.reshape(-1))
             sizes.append(np.full(len(pairs), 2, np.intp))
     lengths = np.concatenate([*sizes, np.empty(0, np.intp)])
-    return _Shared(np.concatenate([*rows, np.empty(0, np.int32)]), np.cumsum(lengths) - lengths, every)
+    return _Shared(lineup, np.concatenate([*rows, np.empty(0, np.intp)]), lengths, every, clocks)
 
 
-def _waits(
-    lineup: Lineup, shared: _Shared, clocks: dict[int, Clock]
-) -> tuple[_Shared, npt.NDArray[np.float64] | None, str]:
-    """How long each row waited, by the best measure that at least half of the meetings have."""
-    timed = np.logical_and.reduceat(np.isfinite(lineup.duration[shared.rows]), shared.start)
-    if timed.mean() >= 0.5:
-        shared = shared.only(timed)
-        sat = lineup.duration[shared.rows].astype(np.float64) * 1e6
-        return shared, sat - shared.least(sat), "duration"
-    noted = np.logical_and.reduceat(lineup.completed[shared.rows] > 0, shared.start)
-    if noted.mean() >= 0.5:
-        shared = shared.only(noted)
-        sat = (lineup.completed[shared.rows] - lineup.created[shared.rows]).astype(np.float64)
-        return shared, sat - shared.least(sat), "end"
-    unsure = [clock.uncertain_ns for clock in clocks.values()]
-    if any(half is None for half in unsure):
-        return shared, None, ""
-    ahead = np.zeros(lineup.world + 1, np.int64)
-    for rank, clock in clocks.items():
-        ahead[rank] = clock.ahead_ns
-    came = (lineup.created[shared.rows] - ahead[lineup.rank[shared.rows]]).astype(np.float64)
-    waits = -shared.least(-came) - came
-    return shared, np.maximum(waits - max(half or 0 for half in unsure), 0), "arrival"
-
-
-def _judge(lineup: Lineup, shared: _Shared, waits: npt.NDArray[np.float64], measure: str) -> Late | None:
-    rows = shared.rows
-    created = lineup.created[rows]
-    met = np.bincount(lineup.rank[rows])
+def _judge(shared: _Shared, meetings: Bools, waits: Floats, measure: str) -> Late | None:
+    lineup, rows = shared.lineup, shared.rows
+    if not meetings.all():
+        kept = np.repeat(meetings, shared.sizes)
+        rows, waits = rows[kept], waits[kept]
+    rank = lineup.rank[rows]
+    met = np.bincount(rank)
     ranks = np.flatnonzero(met)
     count = met[ranks]
     if len(ranks) < 2 or count.min() < ENOUGH:
         return None
-    inverse = (np.cumsum(met > 0) - 1)[lineup.rank[rows]]
-    total = np.bincount(inverse, waits).astype(np.float64)
+    total = np.bincount(rank, waits)[ranks].astype(np.float64)
+    late = _apart(total)
+    if not late:
+        return None
+    others = [i for i in range(len(ranks)) if i not in late]
+    worst = min(late, key=lambda i: total[i])
     mean = total / count
+    gain = float(_median(mean[others]) - mean[worst])
+    if gain < FLOOR_NS:
+        return None
+    inverse = (np.cumsum(met > 0) - 1)[rank]
+    created = lineup.created[rows]
     begin = np.full(len(ranks), np.iinfo(np.int64).max)
     end = np.zeros(len(ranks), np.int64)
     np.minimum.at(begin, inverse, created)
     np.maximum.at(end, inverse, created)
     span = _median(end - begin)
-    late = _apart(total)
-    if not late or span <= 0:
+    if span <= 0:
         return None
-    others = [i for i in range(len(ranks)) if i not in late]
-    worst = min(late, key=lambda i: total[i])
     share = float(_median(total[others]) - total[worst]) * shared.every / span
-    gain = float(_median(mean[others]) - mean[worst])
-    if share < SHARE or gain < FLOOR_NS or _steadiness(inverse, rows, waits, late, len(ranks)) < STEADY:
+    if share < SHARE or _steadiness(inverse, rows, waits, late, len(ranks)) < STEADY:
         return None
     return Late(
         tuple(int(ranks[i]) for i in late),
@@ -194,7 +222,7 @@ def _median(values: npt.NDArray[Any]) -> float:
     return (float(ordered[len(ordered) // 2]) + float(ordered[(len(ordered) - 1) // 2])) / 2
 
 
-def _apart(total: npt.NDArray[np.float64]) -> list[int]:
+def _apart(total: Floats) -> list[int]:
     """Ranks that waited far less than all others: at most a quarter of them, at least one may be meant."""
     order = np.argsort(total, kind="stable")
     typical = _median(total)
@@ -208,7 +236,7 @@ def _apart(total: npt.NDArray[np.float64]) -> list[int]:
 def _steadiness(
     inverse: npt.NDArray[np.intp],
     rows: Rows,
-    waits: npt.NDArray[np.float64],
+    waits: Floats,
     late: list[int],
     size: int,
 ) -> float:
@@ -231,6 +259,6 @@ def _steadiness(
     return float(np.mean(least))
 
 
-def _gap(mean: npt.NDArray[np.float64], late: list[int]) -> float:
+def _gap(mean: Floats, late: list[int]) -> float:
     """How much longer the others usually wait."""
     return float(_median(np.delete(mean, late)) - mean[late].max())

@@ -14,7 +14,7 @@ class Attendance(Struct):
 
     seq: I32
     rank: I32
-    row: I32
+    row: npt.NDArray[np.intp]
     """The rank's first row in the meeting."""
     brought: npt.NDArray[np.int64]
     """A mark of what it brought: equal where the calls have to be equal and are."""
@@ -44,18 +44,21 @@ def attendance(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
 
 def _gathered(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
     rows = lineup.rows_of_group(group)
-    rows = rows[~lineup.p2p[rows]]
+    if lineup.has_messages:
+        rows = rows[~lineup.p2p[rows]]
     if every > 1:
         rows = rows[lineup.seq[rows] % every == 0]
     if not len(rows):
         return None
-    rows = rows[in_order(lineup.seq[rows])]
-    seq, rank = lineup.seq[rows], lineup.rank[rows]
-    brought, done = lineup.call_marks[lineup.call[rows]], lineup.done[rows]
-    line = np.flatnonzero(np.r_[True, (seq[1:] != seq[:-1]) | (rank[1:] != rank[:-1])])
-    if len(line) < len(rows):
+    seq = lineup.seq[rows]
+    order = in_order(seq)
+    seq, rows = seq[order], rows[order]
+    rank, brought, done = lineup.rank[rows], lineup.call_marks[lineup.call[rows].astype(np.intp)], lineup.done[rows]
+    begins = np.r_[True, seq[1:] != seq[:-1]]
+    line = begins | np.r_[True, rank[1:] != rank[:-1]]
+    if not line.all():
         # A coalesced call is several rows of one rank: what it brought is the sum of their marks.
-        brought, done = np.add.reduceat(brought, line), np.logical_and.reduceat(done, line)
-        seq, rank, rows = seq[line], rank[line], rows[line]
-    start = np.flatnonzero(np.r_[True, seq[1:] != seq[:-1]])
-    return Attendance(seq, rank, rows, brought, done, start)
+        at = np.flatnonzero(line)
+        brought, done = np.add.reduceat(brought, at), np.logical_and.reduceat(done, at)
+        seq, rank, rows, begins = seq[at], rank[at], rows[at], begins[at]
+    return Attendance(seq, rank, rows, brought, done, np.flatnonzero(begins))

@@ -39,6 +39,8 @@ def marks(dump: Dump) -> tuple[Bools, Bools, Bools]:
     """Finished, aborted, and issued with nothing known of the end: for every entry."""
     done: Bools = _with_batches(dump, dump.state == COMPLETED)
     aborted, issued = np.zeros(len(dump), np.bool_), np.zeros(len(dump), np.bool_)
+    if not (dump.retired & ~done).any():
+        return done, aborted, issued
     for backend in dict.fromkeys(call.backend for call in dump.calls):
         here: Bools = np.array([call.backend == backend for call in dump.calls], np.bool_)[dump.call]
         retired = here & dump.retired & ~done
@@ -53,9 +55,9 @@ def marks(dump: Dump) -> tuple[Bools, Bools, Bools]:
 
 def _with_batches(dump: Dump, done: Bools) -> Bools:
     """Finished entries, with those whose batch is finished."""
-    whole = _ends_batch(dump)
-    if not whole.any():
+    if not _has_batches(dump):
         return done
+    whole = _ends_batch(dump)
     p2p = _messages(dump) | of_messages(dump)
     number = np.where(p2p, dump.p2p_seq, dump.seq).astype(np.int64)
     batch = (dump.group.astype(np.int64) * 2 + p2p) << 32 | number
@@ -65,13 +67,17 @@ def _with_batches(dump: Dump, done: Bools) -> Bools:
 def of_messages(dump: Dump) -> Bools:
     """Entries that end a batch of messages. They carry the number of the last collective, but are not collectives."""
     found = np.zeros(len(dump), np.bool_)
-    whole = _ends_batch(dump)
-    if whole.any():
+    if _has_batches(dump):
+        whole = _ends_batch(dump)
         order = np.argsort(dump.group, kind="stable")
         before = np.roll(order, 1)
         same = dump.group[before] == dump.group[order]
         found[order] = whole[order] & same & _messages(dump)[before]
     return found
+
+
+def _has_batches(dump: Dump) -> bool:
+    return any(call.op == "coalesced" for call in dump.calls)
 
 
 def _ends_batch(dump: Dump) -> Bools:

@@ -91,18 +91,24 @@ class Lineup(Struct, dict=True):
 
     @cached_property
     def _by_group(self) -> tuple[I32, npt.NDArray[np.intp]]:
-        order = in_order(self.group).astype(np.int32)
-        return order, np.searchsorted(self.group[order], np.arange(len(self.groups) + 1))
+        ends = np.cumsum(np.bincount(self.group + 1, minlength=len(self.groups) + 1))  # -1 stands for no group
+        return in_order(self.group).astype(np.int32), ends
 
     @cached_property
     def call_marks(self) -> npt.NDArray[np.int64]:
         """For each call a scattered number of its signature, so that sums of them tell sets of signatures apart."""
         return scattered(np.arange(len(self.signatures)))[self.call_signature]
 
-    def rows_of_group(self, group: int) -> I32:
+    def rows_of_group(self, group: int) -> npt.NDArray[np.intp]:
         """All rows of a group, by rank and then by the order of issue."""
         order, starts = self._by_group
-        return order[starts[group] : starts[group + 1]]
+        # As numpy wants an index: otherwise it would be converted for every column that is looked at.
+        return order[starts[group] : starts[group + 1]].astype(np.intp)
+
+    @cached_property
+    def has_messages(self) -> bool:
+        """Whether any row is a send or a receive."""
+        return bool(self.p2p.any())
 
     def call_of(self, row: int) -> Call:
         return self.calls[int(self.call[row])]

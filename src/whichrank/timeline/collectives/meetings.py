@@ -6,6 +6,8 @@ Only troubled meetings become objects: unfinished ones and those whose members d
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from msgspec import Struct, field
 
@@ -17,6 +19,7 @@ from whichrank.timeline.identity.groups import Sorted
 
 # Pending meetings kept per group: the head decides, the next ones show order and running ahead.
 KEEP_PENDING = 8
+_BLOCK = 4096
 
 
 class Meeting(Struct, frozen=True):
@@ -101,15 +104,29 @@ def _note_progress(lineup: Lineup, group: int, table: Attendance, proves: Bools,
     """How far a group has come: by rank, by proof, at all."""
     lowest = int(table.rank.min())
     line = np.full(int(table.rank.max()) - lowest + 1, -1, np.int32)
-    line[table.rank - lowest] = np.arange(len(table.rank), dtype=np.int32)  # in order of seq: the last one stays
+    # In order of seq: the last one stays.
+    line[(table.rank - lowest).astype(np.intp)] = np.arange(len(table.rank), dtype=np.int32)
     ranks = np.flatnonzero(line >= 0)
     newest = table.seq[line[ranks]]
     for rank, seq in zip((ranks + lowest).tolist(), newest.tolist(), strict=True):
         result.last[group, rank] = seq
-    proof = table.done & proves[lineup.call_signature[lineup.call[table.row]]]
-    for mask, target in ((proof, result.proven), (table.done, result.last_done)):
-        if mask.any():
-            target[group] = int(table.seq[mask].max())
+    done = _newest(table, lambda lines: table.done[lines])
+    if done is not None:
+        result.last_done[group] = done
+    proves_here = proves[lineup.call_signature]
+    proven = _newest(table, lambda lines: table.done[lines] & proves_here[lineup.call[table.row[lines]]])
+    if proven is not None:
+        result.proven[group] = proven
+
+
+def _newest(table: Attendance, holds: Callable[[slice], Bools]) -> int | None:
+    """The highest sequence number for which something holds; looked for from the end, where it usually is."""
+    for stop in range(len(table.seq), 0, -_BLOCK):
+        lines = slice(max(0, stop - _BLOCK), stop)
+        found = np.flatnonzero(holds(lines))
+        if len(found):
+            return int(table.seq[lines][found[-1]])
+    return None
 
 
 def _take_status(lineup: Lineup, result: Meetings) -> None:
@@ -137,12 +154,15 @@ def _differences(table: Attendance) -> Bools:
 
 def _unfinished(lineup: Lineup, table: Attendance, different: Bools, proven: int) -> list[int]:
     """The first meetings of a group that not everybody has finished."""
+    all_done = np.logical_and.reduceat(table.done, table.start)
+    if all_done.all():
+        return []
     any_done = np.logical_or.reduceat(table.done, table.start)
     aborted = np.logical_or.reduceat(lineup.aborted[table.row], table.start)
     # Finished on one member of a synchronising operation and agreed by all: the others' dumps
     # were only taken before they noticed.
     noticed_late = any_done & ~different & ~aborted & (table.seq[table.start] <= proven)
-    unfinished = ~np.logical_and.reduceat(table.done, table.start) & ~noticed_late
+    unfinished = ~all_done & ~noticed_late
     found: list[int] = np.flatnonzero(unfinished)[:KEEP_PENDING].tolist()
     return found
 

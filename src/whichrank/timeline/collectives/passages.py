@@ -24,7 +24,9 @@ def _powers(base: int, count: int) -> U64:
 
 
 def run_hashes(labels: Ints, length: int) -> U64:
-    """For each place from `length` on, the hash of the run of labels before it (polynomial, modulo 2**64)."""
+    """For each place from `length` on, the hash of the run of labels before it (polynomial, modulo 2**64).
+
+    The same run has the same hash wherever it stands."""
     count = len(labels)
     if count <= length:
         return np.empty(0, np.uint64)
@@ -49,11 +51,14 @@ class Passages:
     def _table(self, length: int) -> tuple[U64, Ints, Ints]:
         """Hashes in order, and for each the label that followed and the rank."""
         if length not in self._tables:
-            hashes = np.concatenate([run_hashes(labels, length) for _, labels in self._added])
-            follows = np.concatenate([labels[length:] for _, labels in self._added])
-            ranks = np.concatenate([np.full(max(len(labels) - length, 0), rank) for rank, labels in self._added])
+            labels = np.concatenate([labels for _, labels in self._added])
+            sizes = [len(labels) for _, labels in self._added]
+            ranks = np.repeat([rank for rank, _ in self._added], sizes)
+            place = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # in its own sequence
+            whole = np.flatnonzero(place >= length)
+            hashes = run_hashes(labels, length)[whole - length]
             order = np.argsort(hashes, kind="stable")
-            self._tables[length] = hashes[order], follows[order], ranks[order]
+            self._tables[length] = hashes[order], labels[whole][order], ranks[whole][order]
         return self._tables[length]
 
     def after(self, length: int, run: np.uint64) -> tuple[Ints, Ints]:

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Call
 from whichrank.records.stack import is_user_frame
-from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.lineup import Lineup, in_order
 from whichrank.timeline.collectives.passages import CONTEXTS, Ints, Passages, run_hashes
 from whichrank.timeline.collectives.signature import bare_name
 
@@ -52,9 +52,9 @@ class Programs(Struct):
     """Labelled operation sequences of some ranks, and what follows what in them."""
 
     lineup: Lineup
-    labels: dict[int, list[Label]] = field(default_factory=dict)
+    labels: dict[int, Ints] = field(default_factory=dict)
     """Rank -> its recent operations, in the order of `rows`."""
-    rows: dict[int, list[int]] = field(default_factory=dict)
+    rows: dict[int, Ints] = field(default_factory=dict)
     finished: Counter[Label] = field(default_factory=Counter)
     """Label -> how often it was seen to finish."""
     _strands: dict[int, list[Ints]] = field(default_factory=dict)
@@ -62,8 +62,6 @@ class Programs(Struct):
     _ids: dict[tuple[object, ...], Label] = field(default_factory=dict)
     _by_call: dict[tuple[int, int], Label] = field(default_factory=dict)
     _passages: Passages = field(default_factory=Passages)
-    _example: dict[tuple[Label, int], int] = field(default_factory=dict)
-    """(label, rank) -> the last row that shows it."""
 
     def label(self, row: int) -> Label:
         """A name for the operation that is the same on every rank that runs the same line for its own group."""
@@ -84,42 +82,53 @@ class Programs(Struct):
             found = self._by_call[key] = self._ids.setdefault((kind, what, where), len(self._ids))
         return found
 
-    def add(self, rank: int) -> None:
-        """Read a rank's recent operations."""
-        if rank in self.labels:
-            return
-        lineup = self.lineup
-        rows = np.arange(*lineup.first[rank])[-TAIL:]
-        keys = lineup.group[rows].astype(np.int64) * len(lineup.calls) + lineup.call[rows]
-        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        labels = np.array([self.label(int(row)) for row in rows[first]], np.int64)[inverse.reshape(-1)]
-        self.rows[rank], self.labels[rank] = rows.tolist(), labels.tolist()
-        newest = dict(zip(self.labels[rank], self.rows[rank], strict=True))
-        self._example.update({(label, rank): row for label, row in newest.items()})
-        self.finished.update(labels[lineup.done[rows]].tolist())
-        self._strands[rank] = [
-            np.flatnonzero(lineup.source[rows] == s) for s in sorted(set(lineup.source[rows].tolist()))
-        ]
-        for strand in self._strands[rank]:
-            self._passages.add(rank, labels[strand])
-
     def add_all(self, ranks: Iterable[int]) -> None:
-        """Read ranks that will be compared: all of them first, so that they speak for each other."""
-        for rank in ranks:
-            self.add(rank)
+        """Read what ranks that will be compared did lately: all of them first, so that they speak for each other."""
+        lineup = self.lineup
+        spans = {rank: range(*lineup.first[rank])[-TAIL:] for rank in ranks if rank not in self.labels}
+        if not spans:
+            return
+        rows = np.concatenate([np.arange(span.start, span.stop) for span in spans.values()])
+        labels = self._labels_of(rows)
+        self.finished.update(dict(enumerate(np.bincount(labels[lineup.done[rows]]).tolist())))
+        cuts = np.cumsum([len(span) for span in spans.values()])[:-1]
+        for rank, mine, said in zip(spans, np.split(rows, cuts), np.split(labels, cuts), strict=True):
+            self.rows[rank], self.labels[rank] = mine, said
+            source = lineup.source[mine]
+            self._strands[rank] = [np.flatnonzero(source == recorder) for recorder in sorted(set(source.tolist()))]
+            for strand in self._strands[rank]:
+                self._passages.add(rank, said[strand])
+
+    def _labels_of(self, rows: Ints) -> Ints:
+        """The labels of rows, each call of a group looked at once."""
+        lineup = self.lineup
+        keys = lineup.group[rows].astype(np.int64) * len(lineup.calls) + lineup.call[rows]
+        order = in_order(keys)
+        new = np.flatnonzero(np.diff(keys[order], prepend=keys.min(initial=0) - 1))
+        distinct = np.array([self.label(int(row)) for row in rows[order[new]]], np.int64)
+        labels = np.empty(len(rows), np.int64)
+        labels[order] = np.repeat(distinct, np.diff(new, append=len(rows)))
+        return labels
 
     def deviations(self, rank: int, back: int) -> list[Deviation]:
         """The operations among the last `back` of a rank that nothing supports, oldest first."""
-        self.add(rank)
+        self.add_all([rank])
         rows, oldest = self.rows[rank], len(self.rows[rank]) - back
         found: list[Deviation] = []
         for strand in self._strands[rank]:
-            labels = np.array(self.labels[rank], np.int64)[strand]
+            labels = self.labels[rank][strand]
             runs = {length: run_hashes(labels, length) for length in CONTEXTS}
+            known: dict[tuple[int, int, Label], int | None] = {}
             for index in range(max(1, int(np.searchsorted(strand, oldest))), len(strand)):
-                due = self._due(rank, int(labels[index]), {n: h[index - n] for n, h in runs.items() if index >= n})
+                here = {n: hashes[index - n] for n, hashes in runs.items() if index >= n}
+                longest = next(iter(here))
+                # Training repeats itself: what follows the same run, of which the shorter ones are parts, is told once.
+                key = (longest, int(here[longest]), int(labels[index]))
+                if key not in known:
+                    known[key] = self._due(rank, key[2], here)
+                due = known[key]
                 if due is not None:
-                    found.append(Deviation(rows[strand[index]], due))
+                    found.append(Deviation(int(rows[strand[index]]), due))
         return sorted(found, key=lambda deviation: deviation.row)
 
     def _due(self, rank: int, label: Label, runs: dict[int, np.uint64]) -> int | None:
@@ -142,7 +151,8 @@ class Programs(Struct):
         other = follows != label
         expected = int(Counter(follows[other].tolist()).most_common(1)[0][0])
         by = ranks[other & (follows == expected) & (ranks != rank)]
-        return self._example[expected, int(by.min()) if len(by) else rank]
+        shown_by = int(by.min()) if len(by) else rank
+        return int(self.rows[shown_by][np.flatnonzero(self.labels[shown_by] == expected)[-1]])
 
 
 def pool_programs(lineup: Lineup) -> Programs:

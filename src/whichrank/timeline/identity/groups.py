@@ -113,10 +113,11 @@ def _seen(dumps: Sequence[Dump]) -> dict[tuple[str, str], tuple[set[int], list[C
     """Groups without listed members: the ranks and calls that were seen under each name."""
     seen: dict[tuple[str, str], tuple[set[int], list[Call]]] = {}
     for dump in dumps:
-        used = set(dump.group.tolist())
-        for index, local in enumerate(dump.groups):
-            if local.members is not None or index not in used or dump.rank is None:
-                continue
+        unlisted = [number for number, local in enumerate(dump.groups) if local.members is None]
+        if not unlisted or dump.rank is None:
+            continue
+        for index in sorted(set(dump.group.tolist()).intersection(unlisted)):
+            local = dump.groups[index]
             key = (_local_name(dump, index), local.desc)
             ranks, calls = seen.setdefault(key, (set(), []))
             ranks.add(dump.rank)

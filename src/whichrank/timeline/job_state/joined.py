@@ -19,12 +19,11 @@ from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError
 from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.timeline.identity.who import short_name
-from whichrank.timeline.job_state import deaths
-from whichrank.timeline.job_state.statements import TIMED_OUT, Statement
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
+    from whichrank.timeline.job_state.statements import Statement
 
 _OF_ONE_RANK = ("gpu-hardware", "cuda-fault", "host-resources", "slow-rank", "rdma-fabric")
 _OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resources")
@@ -166,17 +165,22 @@ def _of_whom(case: Case, finding: Finding) -> Finding:
 
 def _observed(case: Case, finding: Finding) -> Finding:
     """A rank that is alive and does not come makes the others hang, also where its message is that of a crash."""
-    timed_out = [e for e in case.events(*TIMED_OUT) if e.rank is not None and e.rank not in finding.subject.ranks]
     cause = causes().get(finding.cause)
     spoils = cause is not None and cause.family in _SPOILS and finding.category in ("hang", "crash")
     if spoils and said_category(case) == "corruption":
         return replace(finding, category="corruption")
-    if finding.category != "crash" or not finding.subject.ranks or len(timed_out) < 2:
+    if finding.category != "crash" or not finding.subject.ranks:
+        return finding
+    from whichrank.timeline.job_state.deaths import deaths
+    from whichrank.timeline.job_state.statements import TIMED_OUT
+
+    timed_out = [e for e in case.events(*TIMED_OUT) if e.rank is not None and e.rank not in finding.subject.ranks]
+    if len(timed_out) < 2:
         return finding
     ends = cause is None or cause.family in _ENDS_A_PROCESS or finding.cause in _KILLS
     if ends and finding.cause not in _LEAVES_WAITING:
         return finding
-    ended = [d.sign for d in deaths.deaths(case) if d.sign.rank in finding.subject.ranks]
+    ended = [d.sign for d in deaths(case) if d.sign.rank in finding.subject.ranks]
     ended_before = any(_before(sign, timed_out) for sign in ended)
     raised = [*(e for e in case.events(Traceback) if not e.thread), *case.events(NativeCrash, CudaError)]
     by_itself = any(e.rank in finding.subject.ranks for e in raised)

@@ -49,6 +49,8 @@ class Finish(Struct, frozen=True):
 
 def finish(case: Case) -> Finish | None:
     """Where the newest attempt says that it ended well, if nothing contradicts it."""
+    if not case.progress and not case.events(RunFinished):
+        return None
     # A person who complains may also mention a run that went well, or say “before it finished”.
     told = {complaint.ref.source for complaint in case.complaints if complaint.category in ("crash", "hang")}
     fatal = failures(case)

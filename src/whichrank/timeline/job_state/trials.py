@@ -1,16 +1,15 @@
-"""What was tried and whether it helped, and what people say that they saw: it hints, it never proves."""
+"""What was tried and whether it helped, and what people say that they saw: it hints, it never proves.
+
+The tables of changes and messages are loaded only where somebody says something."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from whichrank.facts.interventions import ONE_HOST, did_nothing, interventions
-from whichrank.facts.messages import REPORT, signatures
-from whichrank.records.events.messages import KnownMessage
-from whichrank.records.trial import Symptom, Trial
-
 if TYPE_CHECKING:
+    from whichrank.records.events.messages import KnownMessage
+    from whichrank.records.trial import Symptom, Trial
     from whichrank.timeline.case import Case
 
 
@@ -26,24 +25,30 @@ def effective(case: Case) -> list[Trial]:
 
 def ruled_out(case: Case, cause: str) -> Trial | None:
     """The trial that speaks against a cause: its remedy did not help, or the job works where the cause would act."""
-    for trial in tried(case):
-        change = interventions()[trial.change]
-        against = "helped" if trial.change == ONE_HOST else "did not help"
-        done = not change.unless or change.unless not in case.index.sightings
-        if trial.outcome == against and cause in change.refuted and done and not _disputed(case, trial):
-            return trial
-    return None
+    return next((trial for trial in tried(case) if _speaks_against(case, trial, cause)), None)
+
+
+def _speaks_against(case: Case, trial: Trial, cause: str) -> bool:
+    from whichrank.facts.interventions import ONE_HOST, interventions
+
+    change = interventions()[trial.change]
+    against = "helped" if trial.change == ONE_HOST else "did not help"
+    done = not change.unless or change.unless not in case.index.sightings
+    return trial.outcome == against and cause in change.refuted and done and not _disputed(case, trial)
 
 
 def without_failed_trials(sightings: Sequence[KnownMessage]) -> list[KnownMessage]:
     """Without what people say about a change that did nothing: it does not speak for the cause that it would fix."""
-    return [s for s in sightings if not (_is_a_trial(s) and did_nothing(s.words))]
+    return [s for s in sightings if not _is_a_failed_trial(s)]
 
 
-def _is_a_trial(sighting: KnownMessage) -> bool:
-    """Whether it is what people say, or what a program does."""
+def _is_a_failed_trial(sighting: KnownMessage) -> bool:
+    """Whether people say it, or a program does it, and it did nothing."""
+    from whichrank.facts.interventions import did_nothing
+    from whichrank.facts.messages import REPORT, signatures
+
     signature = signatures()[sighting.signature]
-    return signature.library == REPORT or signature.role == "activity"
+    return (signature.library == REPORT or signature.role == "activity") and did_nothing(sighting.words)
 
 
 def _disputed(case: Case, trial: Trial) -> bool:

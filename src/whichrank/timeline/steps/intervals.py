@@ -83,6 +83,13 @@ def median(values: Any) -> float:
     return float(ordered[middle]) if len(ordered) % 2 else (float(ordered[middle - 1]) + float(ordered[middle])) / 2
 
 
+def middle_row(table: Floats) -> Floats:
+    """The median of each column."""
+    ordered = np.sort(table, axis=0)
+    middle: Floats = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    return middle
+
+
 def medians(values: Longs, first: Longs) -> Floats:
     """The median of each stretch; stretch n begins at first[n] and ends at first[n + 1]; 0 for an empty one."""
     count = np.diff(first)

@@ -21,7 +21,7 @@ from whichrank.records.profiles.steps import (
 )
 from whichrank.records.profiles.trace import Floats, Longs
 from whichrank.timeline.steps.changes import with_own
-from whichrank.timeline.steps.intervals import distinct, median
+from whichrank.timeline.steps.intervals import distinct, median, middle_row
 from whichrank.timeline.steps.matching import TOGETHER, Matched
 from whichrank.timeline.steps.replay import Play, own_clock, run, span
 
@@ -159,7 +159,7 @@ def _own_excess(ranks: Sequence[RankSteps]) -> Floats:
         return np.array([max(0.0, own[i] - float(median(np.delete(own, i)))) for i in range(len(ranks))])
     table = np.array([_own_by_step(one, common) for one in ranks])
     # A delay before the first kernel of a step falls into the step before: only the sum is compared.
-    others = (np.median(np.delete(table, index, axis=0), axis=0) for index in range(len(ranks)))
+    others = (middle_row(np.delete(table, index, axis=0)) for index in range(len(ranks)))
     return np.array([float((mine - other).clip(min=0).sum()) for mine, other in zip(table, others, strict=True)])
 
 
@@ -212,9 +212,9 @@ def _doing(ranks: Sequence[RankSteps], index: int, count: int) -> tuple[str, str
         how = "" if ranks[index].ends_known else ", by the hosts' own clocks"
         return "unknown", f"it comes after the others{how}; what it did before is not recorded"
     spent = np.array([one.links.spent.sum(axis=0) + one.tail for one in ranks], np.float64)
-    more = spent[index] - np.median(np.delete(spent, index, axis=0), axis=0)
+    more = spent[index] - middle_row(np.delete(spent, index, axis=0))
     reason = int(np.argmax(more))
-    each, typical = spent[index][reason] / count, np.median(np.delete(spent, index, axis=0), axis=0)[reason] / count
+    each, typical = spent[index][reason] / count, middle_row(np.delete(spent, index, axis=0))[reason] / count
     told = f"{each / 1e6:.1f} ms per step, {typical / 1e6:.1f} ms on the others"
     name = _name(ranks, index)
     if reason == WORKING:

@@ -97,7 +97,7 @@ def _fitted(ops: Sequence[int], sizes: Floats, times: Floats) -> tuple[float, Co
     typical = np.array([median(times[sizes == kind]) for kind in kinds])
     sure = np.array([_doubt(times[sizes == kind], middle) for kind, middle in zip(kinds, typical, strict=True)])
     if len(kinds) == 1:
-        miss = float(np.median(np.abs(times / typical[0] - 1)))
+        miss = median(np.abs(times / typical[0] - 1))
         return miss, Cost(alone, float(typical[0]), 0.0, np.full((2, 2), np.inf))
     columns = np.stack((np.ones(len(kinds)), np.array(kinds)), axis=1)
     weighted = columns / sure[:, None]
@@ -111,7 +111,7 @@ def _fitted(ops: Sequence[int], sizes: Floats, times: Floats) -> tuple[float, Co
     if len(kinds) > 2:  # a line that misses the typical times is known less well than they are
         error *= max(1.0, float(off @ off) / (len(kinds) - 2))
     line = per_call + per_byte * sizes
-    return float(np.median(np.abs(times / line - 1))), Cost(alone, float(per_call), float(per_byte), error)
+    return median(np.abs(times / line - 1)), Cost(alone, float(per_call), float(per_byte), error)
 
 
 def _doubt(times: Floats, middle: float) -> float:

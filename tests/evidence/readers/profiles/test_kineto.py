@@ -14,7 +14,7 @@ from tests.traces import ALL_REDUCE, job
 from whichrank.evidence.intake import claims
 from whichrank.evidence.readers import kineto
 from whichrank.evidence.readers.kineto import table
-from whichrank.evidence.trace_files import is_compressed_trace, is_trace, is_trace_file
+from whichrank.evidence.trace_files import is_trace, is_trace_file
 from whichrank.facts.collective_names import operation
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
@@ -76,7 +76,7 @@ def test_every_form_reads_the_same(tmp_path, suffix, indent, form, monkeypatch):
         text = json.dumps(document, indent=indent)
     path = written(tmp_path / f"rank-0{suffix}", text.encode())
     assert is_trace(path.read_bytes()[:4096])
-    assert is_compressed_trace(Item(path, path.name, path.stat().st_size, 0)) == (suffix == ".json.gz")
+    assert is_trace_file(Item(path, path.name, path.stat().st_size, 0))
     (trace,) = read(path).records
     assert trace.rank == 0
     assert len(trace.device) == 6 * 6

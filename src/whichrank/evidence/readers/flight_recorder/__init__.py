@@ -11,7 +11,6 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from whichrank.evidence.pickle.decoder import decode
 from whichrank.evidence.readers.flight_recorder.groups import local_groups, status
 from whichrank.evidence.readers.flight_recorder.names import host_from_name, rank_from_name
 from whichrank.model.contracts import Item, Reading
@@ -96,7 +95,7 @@ def _taken(data: bytes) -> tuple[dict[Any, Any], Columns, Calls] | None:
 
 def _walked(entries: list[Any], unfinished: list[Any]) -> tuple[Columns, Calls, int]:
     """Columns, and how many entries could not be read; the one that was cut off at the end is not counted."""
-    from whichrank.evidence.readers.flight_recorder.columns import columns
+    from whichrank.evidence.readers.flight_recorder.walked import columns
 
     rows, calls = columns(entries, unfinished)
     cut_off = bool(entries) and any(entries[-1] is one for one in unfinished)
@@ -153,7 +152,8 @@ def _version(value: object) -> tuple[int, int]:
 
 
 def _pickle(data: bytes) -> tuple[Any, list[Any], str]:
-    from whichrank.evidence.readers.flight_recorder.columns import SHAPE
+    from whichrank.evidence.pickle.decoder import decode
+    from whichrank.evidence.readers.flight_recorder.walked import SHAPE
 
     decoded = decode(data, SHAPE)
     return decoded.value, decoded.unfinished, decoded.why

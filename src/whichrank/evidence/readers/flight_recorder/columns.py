@@ -1,22 +1,20 @@
-"""The entries of a flight-recorder dump, decoded one by one or taken by comparison, as columns."""
+"""The entries of a flight-recorder dump as columns."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from whichrank.evidence.pickle.native import Records, Wanted
-from whichrank.evidence.pickle.repeats import Layout, Number, Shape, Site
-from whichrank.evidence.readers.flight_recorder.calls import INT64, PARTS, Calls, CallsOfRanks, Shared, integer
-from whichrank.model.errors import UnreadableError
+from whichrank.evidence.readers.flight_recorder.calls import PARTS, Calls, CallsOfRanks, Shared
 
 _RECORD, _SEQ, _OLD_SEQ, _P2P, _CREATED, _CREATED_US, _STARTED, _COMPLETED = range(8)
-_COLUMN = {
+COLUMN = {
     "record_id": _RECORD,
     "collective_seq_id": _SEQ,
     "seq_id": _OLD_SEQ,  # before dump version 2
@@ -26,14 +24,15 @@ _COLUMN = {
     "time_discovered_started_ns": _STARTED,
     "time_discovered_completed_ns": _COMPLETED,
 }
-_DURATION = "duration_ms"
-SHAPE = Shape("profiling_name", frozenset(_COLUMN) | {_DURATION}, unused=frozenset({"op_id"}))
-"""What repeats in a dump, for the decoder."""
+DURATION = "duration_ms"
+MARKER = "profiling_name"
+"""What an entry has, and nothing else in a dump."""
 _OF_RANKS = CallsOfRanks()
-NATIVE = Wanted(SHAPE.marker, tuple(_COLUMN), (_DURATION,), ("op_id", "thread_id"), PARTS, _OF_RANKS.known)
-"""The same for the decoder in C."""
+NATIVE = Wanted(MARKER, tuple(COLUMN), (DURATION,), ("op_id", "thread_id"), PARTS, _OF_RANKS.known)
+"""What the decoder in C looks for."""
 
-_SECONDS = 8.0  # CPU time for one dump
+_LARGEST_KEPT = 1 << 18
+"""Bytes: the lines of 65,000 entries; the recorder keeps 2,000 unless told otherwise."""
 _INT32 = (1 << 31) - 1
 
 Ints = npt.NDArray[np.int64]
@@ -60,85 +59,55 @@ class Columns(Struct):
     """Entries that are no entries."""
 
 
-class _Table:
-    """One line per decoded entry; the line of a site stands for all its rows."""
+class Kinds(NamedTuple):
+    """What entries have beside their numbers, as columns."""
 
-    def __init__(self) -> None:
-        self.calls = Calls()
-        self.shared: list[Shared] = []
-        self.numbers: list[list[int]] = []
-        self.durations: list[float] = []
-        self.has_frames = False
-        self.unnumbered = False
-        self._known: dict[int, Shared] = {}
-
-    def line(self, entry: dict[Any, Any]) -> int:
-        shared = self._known.get(id(entry))
-        if shared is None:
-            shared = self._known[id(entry)] = self.calls.shared(entry)
-        self.shared.append(shared)
-        numbers = [0] * len(_COLUMN)
-        for key, column in _COLUMN.items():
-            if key in entry:
-                numbers[column] = integer(entry[key])
-        self.numbers.append(numbers)
-        duration = entry.get(_DURATION)
-        self.durations.append(float(integer(duration)) if type(duration) is int else _real(duration))
-        self.has_frames = self.has_frames or "frames" in entry
-        self.unnumbered = self.unnumbered or "record_id" not in entry
-        return len(self.shared) - 1
-
-
-def columns(entries: list[Any], unfinished: list[Any]) -> tuple[Columns, Calls]:
-    """Line the entries up; what is no entry, or was cut off while it was written, is dropped."""
-    table, lines, dropped = _Table(), [], 0
-    sites: dict[Site, int] = {}
-    not_wanted = {id(container) for container in unfinished}
-    deadline = time.thread_time() + _SECONDS
-    for entry in entries:
-        if type(entry) is Site:
-            line = sites.get(entry)
-            if line is None:
-                line = sites[entry] = table.line(entry.record)
-            lines.append(line)
-        elif type(entry) is dict and SHAPE.marker in entry and id(entry) not in not_wanted:
-            lines.append(table.line(entry))
-            not_wanted.add(id(entry))  # one entry listed twice is none of torch's doing
-            if len(lines) % 1024 == 0 and time.thread_time() > deadline:
-                raise UnreadableError(f"the dump takes more than {_SECONDS:g} s to read")
-        else:
-            dropped += 1
-    return _lined_up(table, np.array(lines, dtype=np.int64), sites, dropped), table.calls
+    call: npt.NDArray[np.int32]
+    group: npt.NDArray[np.int16]
+    state: npt.NDArray[np.int8]
+    retired: npt.NDArray[np.bool_]
 
 
 def columns_of(records: Records) -> tuple[Columns, Calls]:
-    """The same from the decoder in C, which has all numbers in columns already."""
-    lines = np.frombuffer(records.lines, np.int32)
-    values = np.frombuffer(records.columns, np.int64).reshape(len(_COLUMN) + 1, -1)
-    entries = lines >= 0
-    dropped = len(lines) - int(np.count_nonzero(entries))
-    if dropped:
-        lines, values = lines[entries], values[:, entries]
+    """Those of the decoder in C, which has all numbers in columns already."""
+    values = np.frombuffer(records.columns, np.int64).reshape(len(COLUMN) + 1, -1)
     calls, shared, has_frames = Calls(), [], False
     for said, entry in records.examples:
         call, framed = said if isinstance(said, tuple) else _OF_RANKS.call(said, entry)
         shared.append(calls.known(call, entry))
         has_frames = has_frames or framed
-    parts = np.array(shared, np.int32).reshape(-1, 4).T[:, lines]
+    of_lines = _of_lines if len(records.lines) <= _LARGEST_KEPT else _of_lines.__wrapped__
+    kinds, entries = of_lines(records.lines, tuple(shared))
+    dropped = 0
+    if entries is not None:
+        dropped, values = len(entries) - int(np.count_nonzero(entries)), values[:, entries]
     durations = values[-1].view(np.float64)
-    return _arranged(parts, values[:-1], durations, has_frames, records.unnumbered, dropped), calls
+    return arranged(kinds, values[:-1], durations, has_frames, records.unnumbered, dropped), calls
 
 
-def _lined_up(table: _Table, lines: Ints, sites: dict[Site, int], dropped: int) -> Columns:
-    shared = np.array(table.shared, dtype=np.int32).reshape(-1, 4).T[:, lines]
-    numbers = np.array(table.numbers, dtype=np.int64).reshape(-1, len(_COLUMN)).T[:, lines]
-    durations = np.array(table.durations, dtype=np.float64)[lines]
-    _fill(numbers, durations, lines, sites)
-    return _arranged(shared, numbers, durations, table.has_frames, table.unnumbered, dropped)
+@lru_cache(maxsize=64)
+def _of_lines(lines: bytes, shared: tuple[Shared, ...]) -> tuple[Kinds, npt.NDArray[np.bool_] | None]:
+    """The kinds of a dump's entries, and which items are entries, where some are none.
+
+    Ranks that run one program say the same here."""
+    numbers = np.frombuffer(lines, np.int32)
+    entries = numbers >= 0
+    some = not entries.all()
+    return kinds_of(shared, numbers[entries] if some else numbers), entries if some else None
 
 
-def _arranged(
-    shared: npt.NDArray[np.int32],
+def kinds_of(shared: Sequence[Shared], lines: npt.NDArray[np.integer[Any]]) -> Kinds:
+    call, group, state, retired = np.array(shared, np.int32).reshape(-1, 4).T
+    return Kinds(
+        _kept_once(call[lines]),
+        _kept_once(group.astype(np.int16)[lines]),
+        _kept_once(state.astype(np.int8)[lines]),
+        _kept_once(retired.astype(np.bool_)[lines]),
+    )
+
+
+def arranged(
+    kinds: Kinds,
     numbers: Ints,
     durations: npt.NDArray[np.float64],
     has_frames: bool,
@@ -146,65 +115,34 @@ def _arranged(
     dropped: int,
 ) -> Columns:
     record_id = np.arange(numbers.shape[1]) if unnumbered else numbers[_RECORD]
-    created = np.where(numbers[_CREATED] == 0, numbers[_CREATED_US] * 1000, numbers[_CREATED])
-    seq = np.where(numbers[_SEQ] == 0, numbers[_OLD_SEQ], numbers[_SEQ])
-    order: Any = slice(None)
     if np.any(record_id[1:] < record_id[:-1]):
         order = np.argsort(record_id, kind="stable")
-    call, group, state, retired = shared
+        record_id, numbers, durations = record_id[order], numbers[:, order], durations[order]
+        call, group, state, retired = kinds
+        kinds = Kinds(call[order], group[order], state[order], retired[order])
+    counts = _int32(numbers[: _P2P + 1])
+    seq, created = counts[_SEQ], numbers[_CREATED]
+    if counts[_OLD_SEQ].any():
+        seq = np.where(seq == 0, counts[_OLD_SEQ], seq)
+    if numbers[_CREATED_US].any():
+        created = np.where(created == 0, numbers[_CREATED_US] * 1000, created)
     with np.errstate(over="ignore"):
         duration_ms = durations.astype(np.float32)
     return Columns(
-        record_id=_kept_once(_int32(record_id[order])),
-        group=_kept_once(group[order].astype(np.int16)),
-        call=_kept_once(call[order]),
-        seq=_kept_once(_int32(seq[order])),
-        p2p_seq=_kept_once(_int32(numbers[_P2P][order])),
-        created_ns=created[order],
-        started_ns=numbers[_STARTED][order],
-        completed_ns=numbers[_COMPLETED][order].copy(),  # a view would keep all columns
-        duration_ms=_kept_once(duration_ms[order]),
-        state=_kept_once(state[order].astype(np.int8)),
-        retired=_kept_once(retired[order].astype(np.bool_)),
+        record_id=_kept_once(_int32(record_id) if unnumbered else counts[_RECORD]),
+        group=kinds.group,
+        call=kinds.call,
+        seq=_kept_once(seq),
+        p2p_seq=_kept_once(counts[_P2P]),
+        created_ns=created.copy(),  # a view would keep all columns
+        started_ns=numbers[_STARTED],
+        completed_ns=numbers[_COMPLETED].copy(),
+        duration_ms=_kept_once(duration_ms),
+        state=kinds.state,
+        retired=kinds.retired,
         has_frames=has_frames,
         numbered=not unnumbered,
         dropped=dropped,
-    )
-
-
-def _fill(numbers: Ints, durations: npt.NDArray[np.float64], lines: Ints, sites: dict[Site, int]) -> None:
-    """Put the changing numbers of all rows in their places, layout by layout."""
-    order = np.argsort(lines, kind="stable")
-    lines = lines[order]
-    by_layout: dict[Layout, list[Site]] = {}
-    for site in sites:
-        by_layout.setdefault(site.layout, []).append(site)
-    for layout, members in by_layout.items():
-        rows = b"".join([row for site in members for row in site.rows])
-        raw = np.frombuffer(rows, dtype=_dtype(layout.size, layout.numbers))
-        begins = np.searchsorted(lines, [sites[site] for site in members], "left")
-        ends = np.searchsorted(lines, [sites[site] for site in members], "right")
-        if [len(site.rows) for site in members] != (ends - begins).tolist():
-            raise UnreadableError("the dump holds the same entry more than once")
-        places = np.concatenate([order[begin:end] for begin, end in zip(begins, ends, strict=True)])
-        for key, kind, _ in layout.numbers:
-            if key == _DURATION:
-                durations[places] = raw[key]
-            elif kind == "<i8":  # the lowest number is none, as in `integer`
-                numbers[_COLUMN[key]][places] = np.where(raw[key] < -INT64, 0, raw[key])
-            elif kind != ">f8":
-                numbers[_COLUMN[key]][places] = raw[key]
-
-
-@lru_cache(maxsize=256)
-def _dtype(size: int, numbers: tuple[Number, ...]) -> np.dtype[np.void]:
-    return np.dtype(
-        {
-            "names": [number.key for number in numbers],
-            "formats": [number.kind for number in numbers],
-            "offsets": [number.offset for number in numbers],
-            "itemsize": size,
-        }
     )
 
 
@@ -222,10 +160,6 @@ def _kept_once(column: _Column) -> _Column:
             _KEPT.clear()
         same = _KEPT[raw] = {}
     return cast("_Column", same.setdefault(column.dtype.str, np.frombuffer(raw, column.dtype)))
-
-
-def _real(value: object) -> float:
-    return value if type(value) is float else float("nan")
 
 
 def _int32(values: Ints) -> npt.NDArray[np.int32]:

@@ -8,12 +8,13 @@ repaired event by event, and what can't be repaired is counted.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, field
+
+from whichrank.evidence.readers.kineto.json_values import json_value
 
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ class Batches(Struct, Generic[T]):
 
     def _keep(self, text: bytes) -> None:
         try:
-            found = json.loads(text)
+            found = json_value(text)
         except _WRONG:
             found = {key: value for key in _WANTED if (value := _value(text, key)) is not None}
         if isinstance(found, dict):
@@ -180,6 +181,8 @@ def _value(text: bytes, key: str) -> Any:
     at = re.search(rb'"' + key.encode() + rb'"\s*:\s*', text)
     if at is None:
         return None
+    import json
+
     try:
         return json.JSONDecoder().raw_decode(text[at.end() : at.end() + (1 << 20)].decode("utf-8", "replace"))[0]
     except (ValueError, RecursionError):

@@ -43,7 +43,7 @@ _KEYS = (
 
 def noted(args: Mapping[str, Any]) -> Arguments:
     """The arguments of an event, by the profiler's own keys."""
-    return Arguments(*(args.get(key) for key in _KEYS))
+    return Arguments(*map(args.get, _KEYS))
 
 
 def described(name: str, args: Arguments) -> Collective:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from functools import cached_property
@@ -13,7 +12,8 @@ import numpy as np
 from msgspec import Struct, field
 
 from whichrank.evidence.readers.kineto import kinds, scan
-from whichrank.evidence.readers.kineto.collectives import described, noted
+from whichrank.evidence.readers.kineto.collectives import Arguments, described, noted
+from whichrank.evidence.readers.kineto.json_values import json_value
 from whichrank.records.profiles.trace import COMMUNICATION, MARK, OPERATOR, PYTHON, Collective, Lane, Spans
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ MOST_SPANS = 12_000_000
 """Of one file; what is left is the beginning of the trace."""
 MOST_NAMES = 1 << 20
 LONGEST_NAME = 512
+_MOST_SAID = 1 << 12
 SHORT_NS = 20_000
 """Calls of the driver that neither launch nor wait are passed over when they are shorter: there are many of them."""
 TITLES = ("process_name", "thread_name")
@@ -90,6 +91,7 @@ class Table(Struct, dict=True):
     exact: bool = False
     """Whether times need more than a float."""
     _known: dict[Any, int] = field(default_factory=dict)
+    _said: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, batch: Any) -> None:
         """The spans of one batch, as the decoder gave it."""
@@ -148,6 +150,16 @@ class Table(Struct, dict=True):
         )
         self.count += len(spans)
 
+    def _noted(self, name: str, args: Arguments) -> int:
+        """The number of the collective that these arguments describe: steps repeat them."""
+        key = name, repr(args)
+        number = self._said.get(key)
+        if number is None:
+            number = self._comm(described(name, args))
+            if len(self._said) < _MOST_SAID:
+                self._said[key] = number
+        return number
+
     def _comm(self, found: Collective) -> int:
         known = self._known.setdefault(found, len(self.collectives))
         if known == len(self.collectives):
@@ -171,10 +183,10 @@ class Table(Struct, dict=True):
     def number(self, what: int, first: bytes, second: bytes) -> int:
         """The number of a text that the scanner found, as it stands in the file."""
         if what == scan.LANE:
-            return self.lanes[json.loads(first), json.loads(second)]
+            return self.lanes[json_value(first), json_value(second)]
         if what == scan.CATEGORY and second:  # the event has no category
             return self.categories[None]
-        text: str = json.loads(b'"' + first + b'"') if b"\\" in first else first.decode()
+        text: str = json_value(b'"' + first + b'"') if b"\\" in first else first.decode()
         if what == scan.CATEGORY:
             return self.categories[text]
         if what == scan.USEFUL:
@@ -184,7 +196,7 @@ class Table(Struct, dict=True):
     def _take(self, batch: scan.Scanned) -> None:
         """Columns that the scanner made already."""
         for text in batch.titles:
-            title = json.loads(text)
+            title = json_value(text)
             self._title(title.get("name"), title.get("pid"), title.get("tid"), (title.get("args") or {}).get("name"))
         if self.count >= MOST_SPANS or not batch.columns[0]:
             return
@@ -194,7 +206,7 @@ class Table(Struct, dict=True):
         comm = np.full(len(start), -1, np.int32)
         names = list(self.names) if batch.collectives else []
         for row, text in batch.collectives:
-            comm[row] = self._comm(described(names[name[row]], noted(json.loads(text))))
+            comm[row] = self._noted(names[name[row]], noted(json_value(text)))
         self.columns.append((start, end, name, lane, category, stream, link, comm))
         self.count += len(start)
 

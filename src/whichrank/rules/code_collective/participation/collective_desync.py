@@ -32,7 +32,6 @@ from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
 from whichrank.timeline.collectives.troubles.trouble import Trouble
-from whichrank.timeline.job_state import deaths
 
 CODE = "COLL110"
 CAUSE = "collective-desync"
@@ -65,9 +64,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _ended(case: Case, trouble: Trouble) -> bool:
     """Whether the ranks that left no dump are known to have ended by themselves: what ended them is the cause."""
-    by_themselves = {d.sign.rank for d in deaths.deaths(case) if not d.by_launcher}
-    ranks = set(trouble.ranks) if trouble.shape == "lost" else set()
-    return bool(ranks) and ranks <= by_themselves and not any(deaths.waited(case, rank) for rank in ranks)
+    if trouble.shape != "lost" or not trouble.ranks:
+        return False
+    from whichrank.timeline.job_state.deaths import deaths, waited
+
+    by_themselves = {d.sign.rank for d in deaths(case) if not d.by_launcher}
+    return by_themselves.issuperset(trouble.ranks) and not any(waited(case, rank) for rank in trouble.ranks)
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:

@@ -154,8 +154,6 @@ def _of_messages(told: Sequence[Event], everybody: bool) -> tuple[str, tuple[Alt
 def _unnamed(case: Case) -> list[Finding]:
     """Timeouts of which nothing says whose they are."""
     told = case.events(WatchdogTimeout, GlooTimeout)
-    if not told:
-        return []
     cause, alternatives = _of_messages(told, everybody=False)
     what = f" in {op}" if isinstance(told[0], WatchdogTimeout) and (op := told[0].op) else ""
     return [
@@ -184,13 +182,11 @@ def _unnamed(case: Case) -> list[Finding]:
 
 
 def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
-    silent, shown, waiting = silent_in_timeouts(case)
-    if not silent and case.events(WatchdogTimeout, GlooTimeout):
-        return _unnamed(case)
-    if not case.events(GlooTimeout):
+    if not case.events(WatchdogTimeout, GlooTimeout):
         return NotEvaluated("timeouts that torch printed")
+    silent, shown, waiting = silent_in_timeouts(case)
     if not silent:
-        return []
+        return _unnamed(case)
     elsewhere = "they were elsewhere" if len(silent) > 1 else "it was elsewhere"
     return [
         Finding(

@@ -304,9 +304,10 @@ def _voters(lineup: Lineup, programs: Programs, missed: Meeting, sits: Meeting, 
     members = set(lineup.groups[sits.group].members) & set(lineup.groups[missed.group].members) - {rank}
     count = sum(1 for r in members if r in missed.joined and r not in sits.joined)
     first, second = programs.label(next(iter(missed.joined.values()))), programs.label(sits.joined[rank])
-    for other, labels in programs.labels.items():
+    for other, program in programs.labels.items():
         if other in members or other == rank:
             continue
+        labels = program.tolist()
         if second in labels and first in labels and labels.index(first) < labels.index(second):
             count += 1
     return count
