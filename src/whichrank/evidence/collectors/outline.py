@@ -27,11 +27,9 @@ def of_stacks(texts: Iterable[bytes], folder: Path | None = None) -> bytes:
     scripts = sorted(path for path in named if not any(part in path for part in _LIBRARIES))
     trees = {path: tree for path in scripts[:_MOST_FILES] if (tree := _tree_of((folder or Path()) / path)) is not None}
     found = {path: rows for path, tree in trees.items() if (rows := loops(tree))}
-    return json.dumps({MARK: 1, "loops": found, "branches": _all_branches(trees)}).encode() if found else b""
-
-
-def _all_branches(trees: dict[str, ast.Module]) -> dict[str, list[list[int]]]:
-    return {path: branches(tree) for path, tree in trees.items()}
+    if not found:
+        return b""
+    return json.dumps({MARK: 1, "loops": found, "branches": {path: branches(trees[path]) for path in trees}}).encode()
 
 
 def _tree_of(path: Path) -> ast.Module | None:

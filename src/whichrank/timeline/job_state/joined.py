@@ -80,9 +80,9 @@ def _named_by_all(case: Case, finding: Finding) -> Finding:
     owners = {p.bootstrap_address: short_name(p.host) for p in case.nccl if p.bootstrap_address and p.host}
     named: dict[str, set[str]] = {}
     for process in case.nccl:
-        peers = {owners.get(peer) for w in process.warnings for peer in _PEER.findall(w.text)} - {None}
+        peers = {owners[peer] for w in process.warnings for peer in _PEER.findall(w.text) if peer in owners}
         if process.host and peers:
-            named.setdefault(short_name(process.host), set()).update(peer for peer in peers if peer)
+            named.setdefault(short_name(process.host), set()).update(peers)
     accused = set().union(*named.values())
     if len(named) < 2 or len(accused) != 1 or accused & named.keys():
         return finding

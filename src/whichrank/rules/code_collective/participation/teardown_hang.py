@@ -158,7 +158,7 @@ def _last_to_end(case: Case, leaving: dict[int, Ref], left: set[int | None]) -> 
     threads = [(rank, thread) for rank in ranks for thread in _kept_by(case.stacks.get(rank))]
     code = tuple(CodePlace(f.file, f.line, f.function, rank) for rank, t in threads if (f := innermost_user_frame(t)))
     whom = wording.ranks_text(tuple(sorted(rank for rank in left if rank is not None)))
-    keeps = f": a thread that is not a daemon is still at {_at(code[0])}" if code else ""
+    keeps = f": a thread that is not a daemon is still at {code[0]}" if code else ""
     verb, pronoun = ("does", "it is") if len(ranks) == 1 else ("do", "they are")
     who = wording.culprits_text(case, ranks).capitalize()
     return Finding(
@@ -171,15 +171,8 @@ def _last_to_end(case: Case, leaving: dict[int, Ref], left: set[int | None]) -> 
         subject=Subject(ranks=ranks, code=code[:3]),
         message=f"{who} {verb} not end although {whom} ended and {pronoun} past the training{keeps}.",
         evidence=tuple(leaving.values())[:4],
-        fix=(
-            *([_END_THREAD] if code else []),
-            *fix(CAUSE),
-        ),
+        fix=(_END_THREAD, *fix(CAUSE)) if code else fix(CAUSE),
     )
-
-
-def _at(place: CodePlace) -> str:
-    return f"{place.file.rsplit('/', 1)[-1]}:{place.line} in {place.function}"
 
 
 def _kept_by(stack: ProcessStack | None) -> list[ThreadStack]:

@@ -254,8 +254,7 @@ def _at_one_place(lineup: Lineup, acted: int, due: int) -> bool:
 
 def _called_from_one_line(one: Call, other: Call) -> bool:
     """The functions of both are called from the same line, and by it alone."""
-    mine, theirs = (list(reversed(_path_of(call))) for call in (one, other))
-    for at, (own, their) in enumerate(zip(mine, theirs, strict=False)):
+    for at, (own, their) in enumerate(zip(reversed(_path(one)), reversed(_path(other)), strict=False)):
         if own != their:
             return at > 0 and own[:2] != their[:2]
     return False
@@ -291,12 +290,8 @@ def _by_another_path(lineup: Lineup, sits: Meeting, rank: int) -> bool:
     return bool(mine) and any(path and path != mine for path in paths.values())
 
 
-def _path_of(call: Call) -> list[tuple[str, str, int]]:
-    return [(frame.file, frame.function, frame.line) for frame in call.stack if is_user_frame(frame)]
-
-
-def _path(call: Call) -> tuple[tuple[str, int], ...]:
-    return tuple((frame.file, frame.line) for frame in call.stack if is_user_frame(frame))
+def _path(call: Call) -> tuple[tuple[str, str, int], ...]:
+    return tuple((frame.file, frame.function, frame.line) for frame in call.stack if is_user_frame(frame))
 
 
 def _voters(lineup: Lineup, programs: Programs, missed: Meeting, sits: Meeting, rank: int) -> int:

@@ -41,14 +41,13 @@ def at_the_end(lineup: Lineup, troubles: Sequence[Trouble], script: Script, stan
     """The troubles; those of ranks that parted at the end of a loop have that shape.
 
     `stands` tells where the main thread of a rank is: calls of backward threads have no Python frames."""
-    return [
-        _one_side_left(lineup, t, script.loops, stands)
-        if t.shape == "crossed" and t.tie
-        else replace(t, shape="left-loop")
-        if _parted_at_loop(lineup, t, script, stands)
-        else t
-        for t in troubles
-    ]
+    return [_at_a_loop(lineup, trouble, script, stands) for trouble in troubles]
+
+
+def _at_a_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> Trouble:
+    if trouble.shape == "crossed" and trouble.tie:
+        return _one_side_left(lineup, trouble, script.loops, stands)
+    return replace(trouble, shape="left-loop") if _parted_at_loop(lineup, trouble, script, stands) else trouble
 
 
 def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stands) -> Trouble:
