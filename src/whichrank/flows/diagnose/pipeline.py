@@ -270,7 +270,9 @@ def _looked_at(case: Case, sources: Sequence[Source]) -> str:
     read = {source.path for source in sources if source.quality in ("complete", "partial")}
     unusable = {source.path for source in sources if source.quality == "unusable"}
     if unusable and not read:
-        return f"none of the {len(unusable)} files could be read"
+        return (
+            "the file could not be read" if len(unusable) == 1 else f"none of the {len(unusable)} files could be read"
+        )
     files = "1 file was read and says" if len(read) == 1 else f"{len(read)} files were read and say"
     return f"{files} nothing about what went wrong" if read else ""
 

@@ -83,27 +83,36 @@ def _parted_at_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: St
     if there is None:
         return False
     mine, other, within = there
-    loops = script.loops
     between = [
         loop
-        for loop in loops.get(mine.file, ())
+        for loop in script.loops.get(mine.file, ())
         if loop.holds(mine.line) != loop.holds(other.line)
         if loop.holds(other.line) or _entered(lineup, trouble.victims, mine, loop)
     ]
     if _had_left(lineup, trouble.acted, mine, between):
         return False
-    if _passed_before(lineup, trouble.acted, mine):
-        # A round that left something out looks the same, unless every round comes to what the others wait in.
-        below = [frame for frame in reversed(theirs) if is_user_frame(frame)]
-        below = below[below.index(other) :]
-        left_it = [loop for loop in between if loop.holds(other.line) and loop.last < mine.line]
-        if not left_it or script.may_leave_out(below, left_it[-1]):
-            return False
-    if not between and within is not None and mine.line > other.line:
-        # It has come back from the function in whose loop the others are.
-        between = [loop for loop in loops.get(within.file, ()) if loop.holds(within.line)]
+    if _passed_before(lineup, trouble.acted, mine) and not _every_round_comes_to(theirs, mine, other, between, script):
+        return False  # a round that left something out looks the same
+    between = between or _returned_from(mine, other, within, script.loops)
     # A loop with a break, or with a condition, may have been left on it.
     return bool(between) and not any(loop.exits for loop in between)
+
+
+def _every_round_comes_to(
+    theirs: Sequence[Frame], mine: Frame, other: Frame, loops: Sequence[Loop], script: Script
+) -> bool:
+    """Whether no round of the loop that the rank is behind can leave out what the others wait in."""
+    behind = [loop for loop in loops if loop.holds(other.line) and loop.last < mine.line]
+    outermost_first = [frame for frame in reversed(theirs) if is_user_frame(frame)]
+    below = outermost_first[outermost_first.index(other) :]
+    return bool(behind) and not script.may_leave_out(below, behind[-1])
+
+
+def _returned_from(mine: Frame, other: Frame, within: Frame | None, loops: Loops) -> list[Loop]:
+    """The loops of a function that the rank has come back from and in which the others still are."""
+    if within is None or mine.line <= other.line:
+        return []
+    return [loop for loop in loops.get(within.file, ()) if loop.holds(within.line)]
 
 
 def _entered(lineup: Lineup, ranks: Sequence[int], mine: Frame, loop: Loop) -> bool:
@@ -120,10 +129,7 @@ def left(mine: Sequence[Frame], theirs: Sequence[Frame], loops: Loops) -> list[L
         return []
     own, other, within = there
     behind = [loop for loop in loops.get(own.file, ()) if loop.holds(other.line) and loop.last < own.line]
-    if not behind and within is not None:
-        # It has come back from the function in whose loop the others are.
-        behind = [loop for loop in loops.get(within.file, ()) if loop.holds(within.line)]
-    return behind
+    return behind or _returned_from(own, other, within, loops)
 
 
 def _had_left(lineup: Lineup, acted: int, mine: Frame, loops: Sequence[Loop]) -> bool:
