@@ -1,4 +1,4 @@
-"""Count which letters follow which in identifiers: writes src/whichrank/facts/letter_pairs.txt.
+"""Count which letters follow which in identifiers: writes src/whichrank/facts/redaction/letter_pairs.txt.
 
 Run it in an environment with torch and numpy: `python tools/letter_pairs.py`.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from whichrank.facts.redaction.randomness import ALPHABET, OTHER, ZERO
 
-TARGET = Path(__file__).parent.parent / "src" / "whichrank" / "facts" / "letter_pairs.txt"
+TARGET = Path(__file__).parent.parent / "src" / "whichrank" / "facts" / "redaction" / "letter_pairs.txt"
 TOKEN = re.compile(r"[A-Za-z0-9_+/=\-]{6,200}")
 SYMBOL = re.compile(rb"_Z[A-Za-z0-9_]{6,200}")
 RANDOM = re.compile(r"[0-9a-f]{16,}|[A-Za-z0-9+/]{60,}={0,2}")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.facts import environment
-from whichrank.facts.environment import (
+from whichrank.facts.variables import environment
+from whichrank.facts.variables.environment import (
     catalogue,
     folklore,
     neighbour,
@@ -17,13 +17,13 @@ from whichrank.facts.environment import (
     unread,
     version,
 )
-from whichrank.facts.near_names import nearest
+from whichrank.facts.variables.near_names import nearest
 
 FACTS = Path(environment.__file__).parent
 
 
 def test_every_variable_of_the_catalogue_has_its_page():
-    rows = [row["name"] for name in ("nccl_env.csv", "torch_env.csv") for row in csv.DictReader((FACTS / name).open())]
+    rows = [row["name"] for name in ("nccl.csv", "torch.csv") for row in csv.DictReader((FACTS / name).open())]
     assert len(rows) > 400
     for name in [*rows, *folklore()]:
         told = page(name)

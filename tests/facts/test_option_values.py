@@ -2,8 +2,8 @@
 
 import pytest
 
-from whichrank.facts.environment import catalogue, others
-from whichrank.facts.values import problem
+from whichrank.facts.variables.environment import catalogue, others
+from whichrank.facts.variables.values import problem
 
 
 def wrong(name, value):

@@ -3,9 +3,9 @@
 from itertools import product
 
 from tests.each import over
-from whichrank.facts.environment import catalogue, in_family
-from whichrank.facts.purposes import recommended, without_those_set
-from whichrank.facts.values import problem
+from whichrank.facts.variables.environment import catalogue, in_family
+from whichrank.facts.variables.purposes import recommended, without_those_set
+from whichrank.facts.variables.values import problem
 from whichrank.model.settings import FABRICS, PURPOSES
 
 TORCHES = ["2.2.2", "2.5.1", "2.7.1", "2.8.0", "2.10.0", "2.11.0", "2.13.0", "2.15.0", None]
@@ -18,7 +18,7 @@ def names(**kwargs):
 
 @over(list(product(PURPOSES, TORCHES, NCCLS)), "{} with torch {} and NCCL {}".format)
 def test_only_what_that_version_reads(purpose, torch, nccl):
-    from whichrank.facts.environment import renames, version
+    from whichrank.facts.variables.environment import renames, version
 
     for fabric in (*FABRICS, None):
         found = recommended(purpose, out="/o", torch=torch, nccl=nccl, fabric=fabric)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from whichrank.facts import values as values_module
-from whichrank.facts.environment import catalogue, others
-from whichrank.facts.values import number, problem
+from whichrank.facts.variables import values as values_module
+from whichrank.facts.variables.environment import catalogue, others
+from whichrank.facts.variables.values import number, problem
 
 
 @pytest.mark.parametrize(

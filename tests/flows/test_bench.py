@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from whichrank.evidence import nccl_tests
-from whichrank.facts.bandwidth import COLLECTIVES, bandwidths, bus_factor, expected, family, known
+from whichrank.facts.hardware.bandwidth import COLLECTIVES, bandwidths, bus_factor, expected, family, known
 from whichrank.flows.bench import measure as flow
 from whichrank.flows.bench.sweep import candidates, sweep
 from whichrank.model.errors import UnreadableError, UsageError

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.each import over
-from whichrank.facts.environment import names
+from whichrank.facts.hardware.xids import all_xids
 from whichrank.facts.messages import signatures
 from whichrank.facts.taxonomy import causes
-from whichrank.facts.xids import all_xids
+from whichrank.facts.variables.environment import names
 from whichrank.flows.explain import explain, near, rules
 
 

@@ -90,7 +90,7 @@ TIMER = r"""
 import json, os, statistics as st, time, torch, torch.distributed as dist
 from datetime import timedelta
 os.environ["NCCL_HOSTID"] = "host-" + os.environ["RANK"]
-from whichrank.facts.bandwidth import bandwidths
+from whichrank.facts.hardware.bandwidth import bandwidths
 from whichrank.worker import bench, collectives
 GPU = torch.cuda.is_available()
 device = torch.device("cuda", 0) if GPU else torch.device("cpu")

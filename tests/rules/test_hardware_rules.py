@@ -10,8 +10,9 @@ import pytest
 from tests.evidence.readers.test_kernel_log import HEALTHY, IN_THREE_LINES
 from tests.evidence.readers.test_nvidia_smi import TEXT
 from tests.evidence.readers.test_pcap import ACK, PUSH, SYN, A, B, capture, exchange, segment
-from whichrank.facts import taxonomy, xids
+from whichrank.facts import taxonomy
 from whichrank.facts.fixes import with_fix
+from whichrank.facts.hardware import xids
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.findings import Finding, Grade
 from whichrank.model.verdict import Diagnosis

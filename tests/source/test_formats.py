@@ -3,7 +3,7 @@
 import pytest
 
 from tests import cost
-from whichrank.facts.releases import Release, release_in, said_in
+from whichrank.facts.variables.releases import Release, release_in, said_in
 from whichrank.flows.env.lint import lint, read_path
 from whichrank.source import launch
 

@@ -15,7 +15,7 @@ needs.package("torch")
 # A timer of its own around the very same calls: where batches begin is all that it learns from the benchmark.
 BOTH = """
 import json, statistics, sys, time, torch, torch.distributed as dist
-from whichrank.facts.bandwidth import bandwidths
+from whichrank.facts.hardware.bandwidth import bandwidths
 from whichrank.worker import bench, collectives
 dist.init_process_group("gloo"); torch.set_num_threads(1)
 device, ratios = torch.device("cpu"), []

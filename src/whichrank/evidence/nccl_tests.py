@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from whichrank.facts.bandwidth import bus_factor
+from whichrank.facts.hardware.bandwidth import bus_factor
 from whichrank.model.errors import UnreadableError
 from whichrank.records.bench import BenchResult, BenchRun
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from whichrank.facts.environment import rows
+from whichrank.facts.tables import rows
 
 
 class Code(NamedTuple):

@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import cache
 from typing import Literal, NamedTuple
 
-from whichrank.facts.environment import rows
+from whichrank.facts.tables import rows
 
 CallKind = Literal["collective", "send", "recv", "isend", "irecv", "batch", "group", "init"]
 

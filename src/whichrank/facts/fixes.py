@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from functools import cache
-from pathlib import Path
+
+from whichrank.facts.tables import rows
 
 
 def fix(cause: str) -> tuple[str, ...]:
@@ -15,9 +15,8 @@ def fix(cause: str) -> tuple[str, ...]:
 @cache
 def _table() -> dict[str, tuple[str, ...]]:
     steps: dict[str, tuple[str, ...]] = {}
-    with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
-            steps[row["cause"]] = (*steps.get(row["cause"], ()), row["fix"])
+    for row in rows("fixes.csv"):
+        steps[row["cause"]] = (*steps.get(row["cause"], ()), row["fix"])
     return steps
 
 

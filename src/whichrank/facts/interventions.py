@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from whichrank.facts.environment import rows
+from whichrank.facts.tables import rows
 
 
 class Intervention(NamedTuple):

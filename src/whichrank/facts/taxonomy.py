@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from msgspec import Struct
 
 from whichrank.facts import site
+from whichrank.facts.tables import rows
 
 
 class Cause(Struct, frozen=True):
@@ -35,8 +34,7 @@ class Cause(Struct, frozen=True):
 @cache
 def causes() -> dict[str, Cause]:
     """All causes by their slug; those of plug-ins never replace a built-in one."""
-    with (Path(__file__).parent / "taxonomy.csv").open(newline="", encoding="utf-8") as stream:
-        known = {row["cause"]: _cause(row) for row in csv.DictReader(stream)}
+    known = {row["cause"]: _cause(row) for row in rows("taxonomy.csv")}
     usual = {"phase": "any", "role": "cause", "yields": "0", "defers_to": ""}
     added = {row["cause"]: _cause({**usual, **row}) for row in site.added_causes()}
     return added | known

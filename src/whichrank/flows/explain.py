@@ -10,7 +10,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from whichrank.facts import codes, environment, fixes, messages, near_names, rule_rows, site, taxonomy, xids
+from whichrank.facts import codes, fixes, messages, rule_rows, site, taxonomy
+from whichrank.facts.hardware import xids
+from whichrank.facts.variables import environment, near_names
 from whichrank.model.grades import Grade
 
 RULES = Path(__file__).parent.parent / "rules"

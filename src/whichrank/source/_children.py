@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from whichrank.facts.environment import catalogue, in_family
+from whichrank.facts.variables.environment import catalogue, in_family
 from whichrank.source._constants import Constants, returns
 from whichrank.source._environ import Pair, is_environ, named
 from whichrank.source._names_only import names_only

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.variables.environment import catalogue
 from whichrank.source._constants import Constants
 from whichrank.source._environ import set_in_loop, sets, sets_by_name
 from whichrank.source._landmarks import chooses_device, guesses_device, hooks, makes_group, touches_cuda

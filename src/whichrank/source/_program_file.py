@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.variables.environment import catalogue
 from whichrank.source._constants import Constants
 from whichrank.source.nodes import called_as, last_name, walk
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from whichrank.facts.releases import said_in
+from whichrank.facts.variables.releases import said_in
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count
 from whichrank.records.settings import SettingsFile

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from whichrank.facts.environment import catalogue, counts, in_family, is_read, read_again, unread
-from whichrank.facts.releases import Release, release_in
+from whichrank.facts.variables.environment import catalogue, counts, in_family, is_read, read_again, unread
+from whichrank.facts.variables.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
 from whichrank.source import _order, _sizes, rank_numbers

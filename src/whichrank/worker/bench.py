@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from whichrank.facts.bandwidth import bandwidths
+from whichrank.facts.hardware.bandwidth import bandwidths
 from whichrank.worker import collectives
 
 _WARM_UP = 3

@@ -7,9 +7,9 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from whichrank.facts.environment import catalogue, in_family, neighbour
-from whichrank.facts.purposes import recommended, without_those_set
-from whichrank.facts.values import problem
+from whichrank.facts.variables.environment import catalogue, in_family, neighbour
+from whichrank.facts.variables.purposes import recommended, without_those_set
+from whichrank.facts.variables.values import problem
 from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
 from whichrank.model.settings import PURPOSES, Purpose, Setting
@@ -63,7 +63,7 @@ def _check(overrides: dict[str, str | None]) -> None:
     for name, value in overrides.items():
         variable = catalogue().get(name)
         if variable is None and in_family(name) and not neighbour(name):
-            from whichrank.facts.near_names import nearest
+            from whichrank.facts.variables.near_names import nearest
 
             near = nearest(name)
             raise UsageError(f"nothing reads {name}", f"Did you mean {near}?" if near else "Leave it out.")

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.variables.environment import catalogue
 from whichrank.model.errors import WhichrankError
 
 Timeout = timedelta | float

@@ -7,7 +7,7 @@ import re
 from whichrank.evidence.text.path_hint import hint_of_path
 from whichrank.evidence.text.prefixes import clock_of, listen
 from whichrank.evidence.text.text_file import is_text
-from whichrank.facts.environment import catalogue
+from whichrank.facts.variables.environment import catalogue
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.events.run_state import NCCL_PACKAGE, Environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from whichrank.evidence.readers.flight_recorder.names import rank_from_name
-from whichrank.facts.environment import catalogue
+from whichrank.facts.variables.environment import catalogue
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref

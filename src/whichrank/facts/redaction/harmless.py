@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from whichrank.facts.environment import HERE
+from whichrank.facts.tables import HERE
 
 USERS = frozenset(
     [
@@ -180,7 +180,7 @@ CODE_FILE = re.compile(
 @cache
 def common_words() -> frozenset[str]:
     """Words of whichrank's own patterns and messages, and of the trade: renaming one could change a verdict."""
-    return frozenset((HERE / "common_words.txt").read_text(encoding="utf-8").split())
+    return frozenset((HERE / "redaction" / "common_words.txt").read_text(encoding="utf-8").split())
 
 
 def is_common(name: str) -> bool:

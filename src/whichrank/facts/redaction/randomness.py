@@ -14,7 +14,7 @@ import string
 from functools import cache, lru_cache
 from itertools import pairwise
 
-from whichrank.facts.environment import HERE
+from whichrank.facts.tables import HERE
 
 ALPHABET = string.ascii_letters + string.digits
 OTHER = len(ALPHABET)
@@ -34,7 +34,7 @@ _SEGMENTS = re.compile(r"[/.=~!@$%^&*]+")
 
 @cache
 def _pairs() -> list[list[float]]:
-    lines = (HERE / "letter_pairs.txt").read_text(encoding="ascii").splitlines()
+    lines = (HERE / "redaction" / "letter_pairs.txt").read_text(encoding="ascii").splitlines()
     return [[(ord(sign) - ZERO) / 10 for sign in line] for line in lines]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from whichrank.facts.environment import rows
 from whichrank.facts.redaction import harmless
 from whichrank.facts.redaction.marks import Marks, found_at, places_of
 from whichrank.facts.redaction.randomness import CANDIDATE, is_random, likeness
@@ -37,6 +36,7 @@ from whichrank.facts.redaction.secret_patterns import (
     WEBHOOK,
     WORDS,
 )
+from whichrank.facts.tables import rows
 
 Hide = Callable[[str, str], str]
 """Kind and secret in, replacement out."""
@@ -55,7 +55,8 @@ class Token(NamedTuple):
 def tokens() -> tuple[Token, ...]:
     """What keys of known services look like; `keyword` is in every one of them."""
     return tuple(
-        Token(r["kind"], r["keyword"], re.compile(r["pattern"]), r["source"]) for r in rows("secret_tokens.csv")
+        Token(r["kind"], r["keyword"], re.compile(r["pattern"]), r["source"])
+        for r in rows("redaction/secret_tokens.csv")
     )
 
 

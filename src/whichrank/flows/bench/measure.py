@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from whichrank.facts.bandwidth import COLLECTIVES, expected
+from whichrank.facts.hardware.bandwidth import COLLECTIVES, expected
 from whichrank.fleet.engines import Engine
 from whichrank.flows.bench import job
 from whichrank.flows.bench.job import Limits

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from whichrank.evidence.collectors.environment import ALLOWED
-from whichrank.facts.environment import catalogue, in_family, version
+from whichrank.facts.variables.environment import catalogue, in_family, version
 from whichrank.flows.compare.run_profile import Profile, arguments, as_dict, profile
 from whichrank.model.difference import Difference
 

@@ -10,7 +10,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from whichrank.facts.environment import version
+from whichrank.facts.variables.environment import version
 from whichrank.flows.discovery import rules_below
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Coverage, Quality, Ref, Skipped, Source

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from whichrank.evidence.collectors.process_environment import ProcessEnvironment, collect
-from whichrank.facts.environment import catalogue
-from whichrank.facts.values import number
+from whichrank.facts.variables.environment import catalogue
+from whichrank.facts.variables.values import number
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import Assignment, Late, SettingsFile

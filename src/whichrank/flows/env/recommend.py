@@ -10,8 +10,8 @@ from typing import cast
 
 from msgspec import Struct
 
-from whichrank.facts.environment import version
-from whichrank.facts.purposes import ASSUMED_TORCH, recommended, without_those_set
+from whichrank.facts.variables.environment import version
+from whichrank.facts.variables.purposes import ASSUMED_TORCH, recommended, without_those_set
 from whichrank.model.errors import UsageError
 from whichrank.model.settings import Fabric, Purpose, Setting
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from whichrank.facts.environment import rows
+from whichrank.facts.tables import rows
 
 Strategy = Literal["none", "ddp", "fsdp"]
 Transport = Literal["p2p", "net", "socket"]
@@ -54,7 +54,7 @@ class Part(Struct, frozen=True):
 
 @cache
 def _facts() -> dict[str, int]:
-    return {row["name"]: int(row["value"]) for row in rows("nccl_memory.csv")}
+    return {row["name"]: int(row["value"]) for row in rows("hardware/nccl_memory.csv")}
 
 
 def budget(job: Job) -> list[Part]:

@@ -18,7 +18,7 @@ Limits: all_gather and reduce_scatter don't show it; few GPUs of a node don't us
 
 from __future__ import annotations
 
-from whichrank.facts.bandwidth import family, nvls
+from whichrank.facts.hardware.bandwidth import family, nvls
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.bench import BenchRun

@@ -27,7 +27,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.variables.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.run_state import Environment

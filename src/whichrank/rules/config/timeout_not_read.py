@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from whichrank.facts.environment import unread
+from whichrank.facts.variables.environment import unread
 from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from whichrank.facts import xids
+from whichrank.facts.hardware import xids
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
 from whichrank.rules import hardware_findings

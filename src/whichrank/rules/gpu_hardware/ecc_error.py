@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from whichrank.facts import xids
+from whichrank.facts.hardware import xids
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState
 from whichrank.rules import hardware_findings

@@ -25,7 +25,7 @@ A number that the table does not know is reported with less confidence.
 
 from __future__ import annotations
 
-from whichrank.facts import xids
+from whichrank.facts.hardware import xids
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from whichrank.facts import xids
+from whichrank.facts.hardware import xids
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState
 from whichrank.rules import hardware_findings

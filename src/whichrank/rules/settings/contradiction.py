@@ -40,8 +40,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from whichrank.facts.environment import renames
-from whichrank.facts.values import is_true, number
+from whichrank.facts.variables.environment import renames
+from whichrank.facts.variables.values import is_true, number
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
 

@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from whichrank.facts.environment import catalogue
-from whichrank.facts.values import TRUE, is_true, number
+from whichrank.facts.variables.environment import catalogue
+from whichrank.facts.variables.values import TRUE, is_true, number
 from whichrank.model.findings import Finding, NotEvaluated, Severity
 from whichrank.records.settings import Assignment, Settings, flagged
 

@@ -16,7 +16,7 @@ Limits: somebody may really want that many.
 
 from __future__ import annotations
 
-from whichrank.facts.values import number
+from whichrank.facts.variables.values import number
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Settings, flagged
 

@@ -17,8 +17,8 @@ Limits: what NCCL process groups do with it was read in the source, not tried.
 
 from __future__ import annotations
 
-from whichrank.facts.environment import catalogue, others
-from whichrank.facts.values import problem
+from whichrank.facts.variables.environment import catalogue, others
+from whichrank.facts.variables.values import problem
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Settings, flagged
 

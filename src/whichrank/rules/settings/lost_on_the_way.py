@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.facts.environment import is_read
+from whichrank.facts.variables.environment import is_read
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
 

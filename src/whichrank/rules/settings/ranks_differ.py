@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from whichrank.facts.environment import must_match
+from whichrank.facts.variables.environment import must_match
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.settings import Assignment, Settings, SettingsFile, flagged

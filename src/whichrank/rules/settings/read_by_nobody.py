@@ -15,7 +15,7 @@ Limits: a program may read such a name itself; then it is that program's setting
 
 from __future__ import annotations
 
-from whichrank.facts.environment import unread
+from whichrank.facts.variables.environment import unread
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Settings, flagged
 

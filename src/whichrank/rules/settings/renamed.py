@@ -16,7 +16,7 @@ Limits: names that are no longer read at all are the subject of another rule.
 
 from __future__ import annotations
 
-from whichrank.facts.environment import Rename, renames
+from whichrank.facts.variables.environment import Rename, renames
 from whichrank.model.findings import Finding, Severity
 from whichrank.records.settings import Assignment, Settings, flagged
 

@@ -22,8 +22,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from whichrank.facts.environment import catalogue, in_family, neighbour, others, unread
-from whichrank.facts.near_names import nearest
+from whichrank.facts.variables.environment import catalogue, in_family, neighbour, others, unread
+from whichrank.facts.variables.near_names import nearest
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
 

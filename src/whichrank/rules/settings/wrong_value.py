@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import re
 
-from whichrank.facts.environment import catalogue, in_family, others
-from whichrank.facts.values import problem
+from whichrank.facts.variables.environment import catalogue, in_family, others
+from whichrank.facts.variables.values import problem
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
 

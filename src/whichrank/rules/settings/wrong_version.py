@@ -19,7 +19,7 @@ images only the newest NCCL that they can have is known.
 
 from __future__ import annotations
 
-from whichrank.facts.environment import Variable, catalogue, renames
+from whichrank.facts.variables.environment import Variable, catalogue, renames
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from whichrank.facts.environment import read_again
+from whichrank.facts.variables.environment import read_again
 from whichrank.records.code import Habit
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from whichrank.facts.environment import catalogue, is_read
-from whichrank.facts.releases import Release, release_in
+from whichrank.facts.variables.environment import catalogue, is_read
+from whichrank.facts.variables.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, Lost, SettingsFile
 from whichrank.source.shell.embedded import IN_BRACKETS, Given, run_command, run_script

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.facts.environment import counts
+from whichrank.facts.variables.environment import counts
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import Assignment, Lost, SettingsFile
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from whichrank.facts.environment import is_read
+from whichrank.facts.variables.environment import is_read
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, How, Lost, SettingsFile
 from whichrank.source.formats import make_dollars, make_text

@@ -10,8 +10,8 @@ import re
 
 from msgspec import Struct, field
 
-from whichrank.facts.environment import counts
-from whichrank.facts.releases import Release, release_in
+from whichrank.facts.variables.environment import counts
+from whichrank.facts.variables.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count, Launch
 from whichrank.records.settings import UNKNOWN, Lost, SettingsFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.facts.environment import is_read
+from whichrank.facts.variables.environment import is_read
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import conf, workload
 from whichrank.source.formats import env_file, manifest_keys, pod_variables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.facts.environment import catalogue, in_family
+from whichrank.facts.variables.environment import catalogue, in_family
 
 ENVIRONMENT = re.compile(
     r"(?:\w*[a-z_])?(?:env|Env|ENV)(?:s|_?vars?|Vars?|_?variables?|Variables?|ironment(?:_?[vV]ariables?)?)?"

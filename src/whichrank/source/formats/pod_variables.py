@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from whichrank.facts.environment import catalogue, others
+from whichrank.facts.variables.environment import catalogue, others
 from whichrank.records.settings import Lost
 from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.embedded import OF_LAUNCHERS

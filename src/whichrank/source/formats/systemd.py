@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from whichrank.facts.environment import is_read
+from whichrank.facts.variables.environment import is_read
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Clash, Lost, SettingsFile
 from whichrank.source import memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.variables.environment import catalogue
 
 _DIRECTIVE = r"#(?:SBATCH|PBS|BSUB|\$|COBALT|flux:|OAR)\s+(.*)"
 _OPTION = {

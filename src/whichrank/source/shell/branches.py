@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from whichrank.facts.environment import must_match
+from whichrank.facts.variables.environment import must_match
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.shell import documents, fitting
 from whichrank.source.shell.conditions import truth

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.facts.releases import release_in
+from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash, Lost
 from whichrank.source.shell import batch
 from whichrank.source.shell.words import Value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from whichrank.facts.environment import catalogue, in_family
+from whichrank.facts.variables.environment import catalogue, in_family
 from whichrank.records.settings import Lost, SettingsFile
 from whichrank.source.shell import directives, starting, texts
 from whichrank.source.shell.allocation import Allocation

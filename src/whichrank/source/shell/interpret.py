@@ -6,8 +6,8 @@ import re
 import shlex
 from collections.abc import Callable
 
-from whichrank.facts.environment import catalogue
-from whichrank.facts.releases import Release
+from whichrank.facts.variables.environment import catalogue
+from whichrank.facts.variables.releases import Release
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import rank_numbers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whichrank.facts.environment import counts
+from whichrank.facts.variables.environment import counts
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
 from whichrank.source.shell.state import Made
 

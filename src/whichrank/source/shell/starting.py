@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.facts.releases import release_in
+from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.shell import batch, directives, documents, fitting, launchers, step_size, texts
 from whichrank.source.shell.passage import SHELLS

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from whichrank.facts import xids
+from whichrank.facts.hardware import xids
 from whichrank.model.findings import Severity
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport

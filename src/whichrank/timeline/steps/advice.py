@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whichrank.facts.bandwidths import bus_factor
+from whichrank.facts.hardware.bandwidth import bus_factor
 from whichrank.model.step_report import Advice
 from whichrank.records.profiles.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
 from whichrank.timeline.steps import changes
@@ -158,7 +158,7 @@ def _bandwidth(scene: Scene) -> list[Advice]:
         what = scene.matched.what[op]
         share = slow.get((what.op, payload(what)))
         if share and share.expected_gbs and share.ranks and share.bytes:
-            faster[op] = min(time, share.bytes / share.expected_gbs * bus_factor(what.op, share.ranks))
+            faster[op] = min(time, share.bytes / share.expected_gbs * (bus_factor(what.op, share.ranks) or 1.0))
     gain = gain_of(scene, changes.with_transfers(scene.play, faster))
     worst = min(slow.values(), key=lambda s: (s.busbw_gbs or 0) / (s.expected_gbs or 1))
     why = f"{worst.op} of {worst.bytes} bytes moves {worst.busbw_gbs:.0f} GB/s, {worst.expected_gbs:.0f} are usual"

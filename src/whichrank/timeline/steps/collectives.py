@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from whichrank.facts.bandwidths import bus_factor, expected
+from whichrank.facts.hardware.bandwidth import bus_factor, expected
 from whichrank.model.step_report import CollectiveShare
 from whichrank.records.profiles.trace import Collective, Longs
 from whichrank.timeline.steps.intervals import distinct, median
@@ -70,10 +70,10 @@ def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: 
     ranks = what.size or (members if together else None)
     bandwidth = None
     if size is not None and ranks and size >= FEWEST_BYTES and moving:
-        bandwidth = size / moving * bus_factor(what.op, ranks)
+        bandwidth = size / moving * (bus_factor(what.op, ranks) or 1.0)
     hosts = {matched.ranks[i].host_name for i in distinct(matched.rank[rows])}
     nodes = len(hosts) if "" not in hosts else (1 if ranks and ranks <= 8 and (what.size or 0) <= 8 else 0)
-    usual = expected(matched.ranks[0].accelerator, what.op, ranks, nodes, size) if size and ranks and nodes else None
+    usual = expected(matched.ranks[0].accelerator, nodes, ranks, what.op, size) if size and ranks and nodes else None
     one = matched.ranks[int(matched.rank[rows[0]])]
     kernel = one.names[int(one.calls.name[int(matched.call[rows[0]])])]
     return CollectiveShare(

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from whichrank.facts import xids
+from whichrank.facts.hardware import xids
 from whichrank.model.preflight import Check, Launch, healthy, unhealthy
 from whichrank.records.inspection import HostProbes, items, text
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from whichrank.facts.environment import Version, rows, same_setting, version
+from whichrank.facts.tables import rows
+from whichrank.facts.variables.environment import Version, same_setting, version
 from whichrank.model.settings import Fabric, Purpose, Setting
 
 # Where nothing is known: the newest release that was tried, and the oldest NCCL that a torch with a
@@ -54,7 +55,7 @@ def _table() -> tuple[Advice, ...]:
             (version(row["nccl_from"]), version(row["nccl_to"])),
             frozenset(row["fabrics"].split("|")) - {""},
         )
-        for row in rows("env_purposes.csv")
+        for row in rows("variables/purposes.csv")
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+
+from whichrank.facts.tables import rows
 
 Blame = Literal["memory", "bus", "nvlink", "gpu", "application", "consequence", "nobody"]
 
@@ -98,8 +98,7 @@ def is_nvlink(code: int) -> bool:
 
 @cache
 def _table() -> dict[tuple[str, int], Xid]:
-    with (Path(__file__).parent / "xid.csv").open(newline="", encoding="utf-8") as stream:
-        return {(row["kind"], int(row["code"])): _row(row) for row in csv.DictReader(stream)}
+    return {(row["kind"], int(row["code"])): _row(row) for row in rows("hardware/xid.csv")}
 
 
 def _row(row: dict[str, str]) -> Xid:

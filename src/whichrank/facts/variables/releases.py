@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from whichrank.facts.environment import Version, rows, version
+from whichrank.facts.tables import rows
+from whichrank.facts.variables.environment import Version, version
 
 
 class Release(NamedTuple):
@@ -42,7 +43,9 @@ _NCCL = (
 
 @cache
 def _table() -> dict[str, Release]:
-    return {row["release"]: Release(version(row["torch"]), version(row["nccl"])) for row in rows("env_releases.csv")}
+    return {
+        row["release"]: Release(version(row["torch"]), version(row["nccl"])) for row in rows("variables/releases.csv")
+    }
 
 
 def release_in(text: str) -> Release:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.facts.environment import Folklore, Variable, catalogue, folklore, renames, same_setting
+from whichrank.facts.variables.environment import Folklore, Variable, catalogue, folklore, renames, same_setting
 
 
 def page(name: str) -> dict[str, Any] | None:

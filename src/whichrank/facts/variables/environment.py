@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from whichrank.model.errors import FactsError
+from whichrank.facts.tables import rows
 
-HERE = Path(__file__).parent
 Version = tuple[int, ...]
 
 # Names with these beginnings belong to NCCL, PyTorch's distributed package or Gloo: one that no
@@ -88,25 +85,14 @@ def version(text: str) -> Version:
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
-def rows(name: str) -> Iterator[dict[str, str]]:
-    """The rows of one data file of this folder."""
-    try:
-        with (HERE / name).open(encoding="utf-8", newline="") as stream:
-            lines = csv.reader(stream)
-            head = next(lines, [])
-            yield from (dict(zip(head, line, strict=False)) for line in lines if line)
-    except OSError as error:
-        raise FactsError(f"the data file {name} can't be read: {error.strerror}") from error
-
-
 @cache
 def catalogue() -> dict[str, Variable]:
     """Name -> variable, of both libraries; PyTorch's row wins where both know a name."""
-    parsers = {row["name"]: row for row in rows("env_values.csv")}
-    of_nccl = list(rows("nccl_env.csv"))
+    parsers = {row["name"]: row for row in rows("variables/values.csv")}
+    of_nccl = list(rows("variables/nccl.csv"))
     newest = max(version(row["last_version_seen"]) for row in of_nccl)
     known = {row["name"]: _nccl(row, parsers.get(row["name"], {}), newest) for row in of_nccl}
-    for row in rows("torch_env.csv"):
+    for row in rows("variables/torch.csv"):
         if row["since"] != "never":
             known[row["name"]] = _torch(row, parsers.get(row["name"], {}))
     return known
@@ -140,7 +126,7 @@ def read_again(name: str) -> bool:
 @cache
 def others() -> dict[str, Variable]:
     """Variables of other libraries that ranks use: CUDA, OpenMP, libfabric, UCX, PyTorch beside its process groups."""
-    return {row["name"]: _other(row) for row in rows("library_env.csv")}
+    return {row["name"]: _other(row) for row in rows("variables/libraries.csv")}
 
 
 def _other(row: dict[str, str]) -> Variable:
@@ -163,13 +149,13 @@ def renames() -> dict[str, Rename]:
             row["still_read"] == "yes",
             row["source"],
         )
-        for row in rows("env_renames.csv")
+        for row in rows("variables/renames.csv")
     }
 
 
 @cache
 def folklore() -> dict[str, Folklore]:
-    return {row["name"]: Folklore(**row) for row in rows("env_folklore.csv")}
+    return {row["name"]: Folklore(**row) for row in rows("variables/folklore.csv")}
 
 
 @cache
@@ -180,7 +166,7 @@ def unread() -> dict[str, Folklore]:
 
 @cache
 def _neighbours() -> tuple[dict[str, str], tuple[str, ...]]:
-    owners = {row["pattern"]: row["owner"] for row in rows("env_neighbours.csv")}
+    owners = {row["pattern"]: row["owner"] for row in rows("variables/neighbours.csv")}
     return owners, tuple(pattern[:-1] for pattern in owners if pattern.endswith("*"))
 
 
@@ -293,6 +279,6 @@ def names() -> Iterable[str]:
 
 def page(name: str) -> dict[str, Any] | None:
     """All that is known of one variable, for `explain`; None for a name that nobody reads or speaks of."""
-    from whichrank.facts.variable_page import page as write
+    from whichrank.facts.variables.page import page as write
 
     return write(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from whichrank.facts.environment import Variable, Version
+from whichrank.facts.variables.environment import Variable, Version
 
 # In 2.30 these moved to NCCL's new parameter parser, which takes TRUE and T as well.
 _WORDS_FROM_2_30 = frozenset({"NCCL_SET_THREAD_NAME", "NCCL_WARN_ENABLE_DEBUG_INFO"})

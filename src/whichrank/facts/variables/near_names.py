@@ -7,7 +7,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TypeAlias
 
-from whichrank.facts.environment import Variable, catalogue, renames
+from whichrank.facts.variables.environment import Variable, catalogue, renames
 
 Names: TypeAlias = Callable[[], Mapping[str, Variable]]
 

@@ -10,7 +10,7 @@ from functools import cache
 from math import log
 from typing import NamedTuple
 
-from whichrank.facts.environment import rows
+from whichrank.facts.tables import rows
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv", "barrier")
 _TWICE, _SHARE, _WHOLE = "2(n-1)/n", "(n-1)/n", "1"
@@ -76,7 +76,7 @@ class Nvls(NamedTuple):
 def known() -> tuple[Known, ...]:
     """Measured points with all numbers given; what was measured with NVLS switched off is left out."""
     found = []
-    for row in rows("bandwidth.csv"):
+    for row in rows("hardware/bandwidth.csv"):
         octets = _octets(row["size"])
         off = "NVLS off" in row["algorithm"] or "NVLS_ENABLE=0" in row["algorithm"]
         if row["kind"] == "measured" and octets and row["nodes"].isdigit() and row["ranks"].isdigit() and not off:
@@ -92,7 +92,7 @@ def nvls() -> dict[str, Nvls]:
     return {
         row["gpu"]: Nvls(row["gpu"], int(row["least_ranks"]), float(row["ring_GBps"]), float(row["nvls_low_GBps"]),
                          float(row["nvls_high_GBps"]), row["source"])
-        for row in rows("nvls.csv")
+        for row in rows("hardware/nvls.csv")
     }  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""What is known of GPUs and of the links between them."""
