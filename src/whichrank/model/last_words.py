@@ -16,9 +16,10 @@ SLOT = 1024
 SIZE = 2 * SLOT
 SUFFIX = ".words"
 
-STARTED, IMPORTING, IMPORTED, JOINING, JOINED, LEAVING, ENDED, FAILED = range(8)
-PHASES = ("started", "importing torch", "torch imported", "joining", "joined", "leaving", "ended", "failed")
-"""What a process has reached; "joining" is inside the creation of a process group, "leaving" in its destruction."""
+STARTED, IMPORTING, IMPORTED, JOINING, JOINED, LEAVING, ENDED, FAILED, LEFT = range(9)
+PHASES = ("started", "importing torch", "torch imported", "joining", "joined", "leaving", "ended", "failed", "left")
+"""What a process has reached; "joining" is inside the creation of a process group, "leaving" in its destruction, "left"
+behind it while the process goes on."""
 
 HELPER = 1
 """Forked from a rank after its group was made: a data loader's worker, no rank."""
@@ -98,7 +99,7 @@ class Words(NamedTuple):
     @property
     def has_joined(self) -> bool:
         """Whether it is or was in a process group."""
-        return self.phase in (JOINED, LEAVING) or self.enqueued > 0
+        return self.phase in (JOINED, LEAVING, LEFT) or self.enqueued > 0
 
     @property
     def waiting(self) -> bool:

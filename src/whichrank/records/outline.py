@@ -1,4 +1,4 @@
-"""Where the loops of a job's scripts are."""
+"""What is known of the lines of a job's scripts."""
 
 from __future__ import annotations
 
@@ -23,3 +23,5 @@ class Outline(Struct, frozen=True):
     loops: dict[str, tuple[Loop, ...]]
     branches: dict[str, tuple[tuple[int, int], ...]] = {}
     """Lines that are not reached every time, by file; a file that is missing here was not looked at."""
+    exchanges: dict[str, tuple[int, ...]] = {}
+    """Lines of the first half of an exchange, by file: a recv that a send follows, or the reverse."""

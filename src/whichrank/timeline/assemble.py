@@ -77,6 +77,7 @@ def build_case(records: Iterable[Any]) -> Case:
         ras=ras,
         loops={file: loops for r in of_kind(pile, "outline.Outline") for file, loops in r.loops.items()},
         branches={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.branches.items()},
+        exchanges={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.exchanges.items()},
         sightings=_blamed(_placed(_as_raised(without_failed_trials(read_by_others(pile)), events), people), people),
         trials=of_kind(pile, "trial.Trial"),
         complaints=of_kind(pile, "trial.Complaint"),

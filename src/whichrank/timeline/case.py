@@ -25,7 +25,7 @@ from whichrank.timeline.clocks.hosts import refined
 from whichrank.timeline.collectives.arrivals import Late, find_late
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
-from whichrank.timeline.collectives.point_to_point import left_exchange, without_receivers
+from whichrank.timeline.collectives.point_to_point import circles, left_exchange, without_receivers
 from whichrank.timeline.collectives.troubles.root import find_troubles, in_progress
 from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble, after_the_shift
 from whichrank.timeline.collectives.unrecorded import BY_ABSENCE, cycle
@@ -96,6 +96,8 @@ class Case(Struct, dict=True):
     """The loops of the job's scripts, by file."""
     branches: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """The lines of the scripts that are not reached every time, by file."""
+    exchanges: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """The lines of the scripts with the first half of an exchange, by file."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
     """By global rank; the newest of each."""
     natives: dict[int, ProcessStack] = field(default_factory=dict)
@@ -143,6 +145,7 @@ class Case(Struct, dict=True):
             found = on_their_way(self.lineup, found, self.stacks)
         if circle := cycle(self):  # who waits where nothing is recorded has not stopped
             found = [t for t in found if t.shape not in BY_ABSENCE or not set(t.ranks) & set(circle.ranks)]
+        found = [t for t in found if t.meeting.p2p or not (t.ranks and set(t.ranks) <= self._in_circles)]
         if (left := left_exchange(self)) is not None:
             found = [replace(t, shape="left-messages", ranks=(left,)) if left in t.meeting.joined else t for t in found]
         found = [without_receivers(self, t) for t in found]
@@ -152,6 +155,11 @@ class Case(Struct, dict=True):
             return found
         # NCCL's log does not say what finished; torch's watchdog and the stacks say that the job stands still.
         return [t if t.hangs or t.shape in ARGUMENTS else replace(t, hangs=True) for t in found]
+
+    @cached_property
+    def _in_circles(self) -> set[int]:
+        """Ranks that wait for each other's messages: what they have not come to, they have not skipped."""
+        return {rank for circle in circles(self) for rank in circle.ranks}
 
     @cached_property
     def goes_on(self) -> bool:

@@ -160,7 +160,8 @@ class Watch:
             changes.update(standing.look(c10d, now, in_collective=inside))
             if "enqueued" in changes:  # the group says who it is
                 changes["flags"] &= ~layout.GUESSED
-            changes.setdefault("phase", layout.JOINED if changes.get("world", -1) != -1 else layout.IMPORTED)
+            alone = layout.LEFT if before.has_joined else layout.IMPORTED
+            changes.setdefault("phase", layout.JOINED if changes.get("world", -1) != -1 else alone)
             changes["steps"] = self.steps()
             if self.waiting is not None:
                 if not main.follows:

@@ -1,4 +1,4 @@
-"""The loops of the scripts of a job, which lines each holds, whether it can be left early; and lines on a condition.
+"""The scripts of a job: loops and whether they can be left early, lines on a condition, halves of exchanges.
 
 Two ranks that part at a loop's end had different numbers of batches; two that part within its body took different
 branches. The lines of a stack alone don't tell these apart. Only line numbers are kept, no code.
@@ -16,6 +16,8 @@ MARK = "whichrank_outline"
 _MOST_FILES, _LARGEST = 32, 1 << 20
 _FILE = re.compile(r'(?:File "|\()([^"()\n]{1,1000}\.py)(?:", line |:)\d')
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "/_whichrank_inside/", "<")
+_SENDS = frozenset({"send", "isend", "send_object_list"})
+_RECEIVES = frozenset({"recv", "irecv", "recv_object_list"})
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -26,10 +28,13 @@ def of_stacks(texts: Iterable[bytes], folder: Path | None = None) -> bytes:
     named = {match for text in texts for match in _FILE.findall(text.decode("utf-8", "replace"))}
     scripts = sorted(path for path in named if not any(part in path for part in _LIBRARIES))
     trees = {path: tree for path in scripts[:_MOST_FILES] if (tree := _tree_of((folder or Path()) / path)) is not None}
-    found = {path: rows for path, tree in trees.items() if (rows := loops(tree))}
-    if not found:
+    told = {
+        "loops": {path: rows for path, tree in trees.items() if (rows := loops(tree))},
+        "exchanges": {path: lines for path, tree in trees.items() if (lines := exchanges(tree))},
+    }
+    if not any(told.values()):
         return b""
-    return json.dumps({MARK: 1, "loops": found, "branches": {path: branches(trees[path]) for path in trees}}).encode()
+    return json.dumps({MARK: 1, **told, "branches": {path: branches(trees[path]) for path in trees}}).encode()
 
 
 def _tree_of(path: Path) -> ast.Module | None:
@@ -67,6 +72,25 @@ def branches(tree: ast.Module) -> list[list[int]]:
             found += [[line + 1, node.end_lineno or line] for line in ways_out]
         found += [[part[0].lineno, part[-1].end_lineno or part[-1].lineno] for part in parts if part]
     return sorted(each for each in found if each[0] <= each[1])
+
+
+def exchanges(tree: ast.Module) -> list[int]:
+    """Lines of a recv that a send of the same block follows, and the reverse: who waits there owes the other half."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            if not isinstance(block, list):
+                continue
+            plain = (part for each in block if not hasattr(each, "body") for part in ast.walk(each))
+            calls = sorted((call.lineno, _half(call)) for call in plain if isinstance(call, ast.Call))
+            halves = [(line, half) for line, half in calls if half]
+            found |= {line for at, (line, half) in enumerate(halves) if any(h != half for _, h in halves[at + 1 :])}
+    return sorted(found)
+
+
+def _half(call: ast.Call) -> str:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return "send" if name in _SENDS else "recv" if name in _RECEIVES else ""
 
 
 def _within(body: Iterable[ast.AST]) -> Iterator[ast.AST]:

@@ -14,7 +14,7 @@ from whichrank.records.dump import ranks_of_spans
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import InOperation
 from whichrank.records.events.launchers import LauncherEnded, ProcessExit, ProcessLeft
-from whichrank.records.events.startup import CommInit, GroupInit, NotJoined
+from whichrank.records.events.startup import CommInit, GroupInit, GroupTeardown, NotJoined
 
 NAME = "last_words"
 
@@ -74,7 +74,7 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
     rank, pid = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid")
     found: list[Event] = []
     size = _whole(row, "world_size", _MOST_RANKS) or None
-    if size and str(row.get("phase")) in ("joined", "leaving", "ended", "failed"):
+    if size and str(row.get("phase")) in ("joined", "leaving", "ended", "failed", "left"):
         ref = Ref(label, f"process {index}", f"rank {rank} is process {pid}, one of {size}", rank, host)
         found.append(GroupInit(ref=ref, time_ns=_whole(row, "started_ns"), rank=rank, pid=pid, host=host, size=size))
     elif row.get("phase") == "joining":
@@ -86,6 +86,11 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
         quote = f"rank {rank} (process {pid}) {state} and never began to make a process group ({row['phase']})"
         ref = Ref(label, f"process {index}", quote, rank, host)
         found.append(NotJoined(ref=ref, time_ns=_whole(row, "changed_ns"), rank=rank, pid=pid, host=host, size=size))
+    if row.get("phase") == "left" and row.get("alive") is True:
+        words = f"rank {rank} (process {pid}) has destroyed its process group and still runs"
+        ref = Ref(label, f"process {index}", words, rank, host)
+        at = _whole(row, "changed_ns")
+        found.append(GroupTeardown(ref=ref, time_ns=at, rank=rank, pid=pid, host=host, what="destroyed"))
     code, number = _whole(row, "exit_code"), _whole(row, "signal", 128)
     if row.get("alive") is False and (code or number):
         found.append(_ended(label, index, row, (rank, pid, host), (code, number)))
@@ -113,7 +118,7 @@ def _inside(label: str, index: int, row: dict[str, Any], host: str | None) -> li
 
 def _left(row: dict[str, Any], code: int | None, number: int | None) -> str:
     """How a process went that had nothing more to do; empty where it had."""
-    if code == 0 and row.get("phase") in ("joined", "leaving", "ended"):
+    if code == 0 and row.get("phase") in ("joined", "leaving", "ended", "left"):
         return "ended by exit code 0"
     # Its launcher ended it with the others, after its script had come to an end.
     over = number == signal.SIGTERM and row.get("phase") == "ended" and not row.get("error")

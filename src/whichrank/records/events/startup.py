@@ -82,7 +82,7 @@ class GroupTeardown(OfGroup, kw_only=True):
     """A process group ends."""
 
     what: str = ""
-    """destructor, not_destroyed, destroying or flushed."""
+    """destructor, not_destroyed, destroying, flushed or destroyed (and the process goes on)."""
 
 
 class DeviceGuess(Event, kw_only=True):

@@ -7,7 +7,7 @@ evaluation, a compilation), it is borne until it has lasted far longer than any 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whichrank.model import last_words as layout
 
@@ -149,7 +149,7 @@ def patience(ranks: list[RankState]) -> Silence:
     if any(seen.phase < layout.JOINED for seen in alive):
         return _at_the_start(ranks, waiting, away)
     if not waiting:
-        return _nobody_waits(away)
+        return _after_the_group(away) if all(seen.phase == layout.LEFT for seen in away) else _nobody_waits(away)
     if not away:
         return _all_wait(waiting)
     if all(seen.beating and seen.busy is None for seen in away):
@@ -168,6 +168,15 @@ def _nobody_waits(away: tuple[RankState, ...]) -> Silence:
     quiet = all(seen.busy is False for seen in away)
     limit = (BUSY_S if any(seen.work for seen in away) else NOBODY_WAITS_S) if quiet else float("inf")
     return Silence("nobody waits", limit, "no rank issues a collective and none works", away)
+
+
+def _after_the_group(away: tuple[RankState, ...]) -> Silence:
+    """Who has left its group may have much to do yet; one that sleeps, or waits for a lock, does nothing of it."""
+    verb = "does" if len(away) == 1 else "do"
+    why = f"{_named([seen.rank for seen in away])} {verb} not come to an end"
+    if all(seen.busy is False and seen.asleep and not seen.work for seen in away):
+        return Silence("left", 2 * START_S, why, away)
+    return replace(_nobody_waits(away), kind="left", why=why)
 
 
 def _all_wait(waiting: list[RankState]) -> Silence:

@@ -183,12 +183,16 @@ def _receivers_of_two_kinds(case: Case, members: list[int]) -> bool:
 
 
 def are_symmetric(case: Case, circle: Circle) -> bool:
-    """Whether all of them wait at one place of the program, or send: then each of them begins with the wrong half."""
+    """Whether all of them wait at one place of the program, or send: then each of them begins with the wrong half.
+
+    Where they came there from different places, the script must say that their own half follows."""
     sits = sitting(case)
     if not all(sits[rank].op in RECEIVES for rank in circle.ranks):
         return True
     paths = {tuple(_path(case.stacks[rank])) for rank in circle.ranks if rank in case.stacks}
-    return len(paths) <= 1
+    innermost = {path[-1] for path in paths if path}
+    owed = len(innermost) == 1 and all(frame.line in case.exchanges.get(frame.file, ()) for frame in innermost)
+    return owed or len(paths) <= 1
 
 
 def _path(stack: ProcessStack) -> list[Frame]:

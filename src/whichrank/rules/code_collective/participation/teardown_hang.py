@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.dump import Frame
 from whichrank.records.events.communication import PeerClosed
 from whichrank.records.events.launchers import ProcessExit, ProcessLeft
 from whichrank.records.events.startup import GroupTeardown
@@ -60,6 +61,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         lost = lost or tuple(rank for rank in range(case.world) if rank not in left)
         return [replace(_finding(case, left, lost, Grade.SUPPORTS), category="crash")]
     in_stack = {rank: signs[rank] for rank, a in case.activities.items() if a.doing == "leaving" and rank in signs}
+    past = {event.rank: event.ref for event in case.events(GroupTeardown) if event.what == "destroyed"}
+    in_stack |= {rank: ref for rank, ref in past.items() if rank is not None and rank in case.stacks}
     waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
     if not in_stack and (only := only_stack(case)) is not None and of_process(only[0]).doing == "leaving":
         return [_unnamed(only[0])]
@@ -95,7 +98,7 @@ def _signs(case: Case) -> dict[int, Ref]:
             words = f"comm {end.comm} rank {end.rank} nranks {end.nranks} - Destroy {end.phase.upper()}"
             found[rank] = Ref(process.source, f"line {end.line}", words, rank, process.host, None)
     for event in case.events(GroupTeardown):
-        if event.rank is not None and event.what == "destroying":
+        if event.rank is not None and event.what in ("destroying", "destroyed"):
             found.setdefault(event.rank, event.ref)
     for rank, activity in case.activities.items():
         if activity.doing == "leaving":
@@ -176,11 +179,16 @@ def _last_to_end(case: Case, leaving: dict[int, Ref], left: set[int | None]) -> 
 
 
 def _kept_by(stack: ProcessStack | None) -> list[ThreadStack]:
-    """The threads for which the interpreter waits before it ends."""
+    """The threads for which the interpreter, or the script's own join, waits before the process ends."""
     main = main_thread(stack) if stack is not None else None
-    if stack is None or main is None or not any(frame.function.endswith("_shutdown") for frame in main.frames):
+    if stack is None or main is None or not any(map(_joins, main.frames)):
         return []
     return [thread for thread in stack.threads if not thread.main and innermost_user_frame(thread) is not None]
+
+
+def _joins(frame: Frame) -> bool:
+    function = frame.function.rsplit(".", 1)[-1]
+    return function.endswith("_shutdown") or (function == "join" and frame.file.endswith("threading.py"))
 
 
 def _all_leaving(leaving: dict[int, Ref]) -> Finding:

@@ -49,7 +49,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [_nobody_matches(case, everyone)]
     found = [_finding(case, circle, circle.past) for circle in circles if circle.past is not None]
     found += [_lost(case, circle) for circle in circles if circle.lost]
-    return found + [_left(case, trouble) for trouble in case.troubles if trouble.shape == "left-messages"]
+    if circles:  # the others wait behind those
+        return found
+    return [_left(case, trouble) for trouble in case.troubles if trouble.shape == "left-messages"]
 
 
 def _nobody_matches(case: Case, ranks: tuple[int, ...]) -> Finding:
@@ -64,7 +66,7 @@ def _nobody_matches(case: Case, ranks: tuple[int, ...]) -> Finding:
 
 def _left(case: Case, trouble: Trouble) -> Finding:
     sits = point_to_point.sitting(case)
-    if not sits:
+    if not sits or len(trouble.ranks) != 1:
         return _owed(case, trouble)
     (rank,) = trouble.ranks
     waiting = tuple(sorted(sits))
