@@ -46,6 +46,8 @@ def judged(folder: Path) -> Diagnosis:
         ("order_by_size", "COLL105", "process-group-order", (2,)),
         ("callback_of_one_rank", "COLL101", "conditional-collective", (0,)),
         ("kept_by_a_thread", "COLL112", "teardown-hang", (0,)),
+        ("joins_a_thread", "COLL112", "teardown-hang", (3,)),
+        ("each_owes_its_half", "COLL131", "p2p-deadlock", (0, 4)),
     ],
 )
 def test_who_is_behind_it(name, code, cause, ranks):
@@ -58,6 +60,7 @@ def test_who_is_behind_it(name, code, cause, ranks):
     ("name", "code", "cause", "ranks", "candidates"),
     [
         ("message_before_a_collective", "COLL106", "p2p-deadlock", (0, 3), ()),
+        ("each_owes_its_half", "COLL131", "p2p-deadlock", (0, 4), ()),
         ("first_call_of_one_rank", "COLL139", "rank0-only-collective", (0,), ()),
         ("pairs_in_a_ring", "COLL139", "process-group-order", (0, 1, 2), ()),
         ("member_elsewhere", "COLL139", "conditional-collective", (), (0, 3)),

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.timeline.by_hand import Did, dump
-from whichrank.evidence.collectors.outline import branches, loops, of_stacks, parsed
+from whichrank.evidence.collectors.outline import branches, exchanges, loops, of_stacks, parsed
 from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop, Outline
 from whichrank.timeline.assemble import build_case
@@ -41,6 +41,16 @@ def test_lines_that_are_not_reached_every_time():
         "def step(x):\n    if x is None:\n        return\n    try:\n        a()\n    except OSError:\n        b()\n"
     )
     assert branches(ast.parse(script)) == [[3, 3], [4, 7], [5, 5], [7, 7]]
+
+
+def test_the_first_half_of_an_exchange():
+    script = (
+        "if even:\n    dist.recv(a, src=p)\n    dist.send(b, dst=p)\nelse:\n    dist.send(b, dst=p)\n"
+        "    dist.recv(a, src=p)\n"
+    )
+    assert exchanges(ast.parse(script)) == [2, 5]
+    apart = "def pull(p):\n    dist.recv(a, src=p)\n\ndef push(p):\n    dist.send(b, dst=p)\n"
+    assert exchanges(ast.parse(apart)) == []
 
 
 def test_scripts_that_stacks_name(tmp_path):

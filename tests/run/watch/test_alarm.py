@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.run.looks import away, play, rank, steady
-from whichrank.model.last_words import IMPORTED, JOINING, LEAVING
+from whichrank.model.last_words import IMPORTED, JOINING, LEAVING, LEFT
 from whichrank.run.watch.alarm import Alarm
 from whichrank.run.watch.silence import (
     BUSY_S,
@@ -42,6 +42,28 @@ def test_messages_that_nobody_counts_are_not_the_first():
         )
         levels = play(alarm, 20, 80, lambda _t, moving=moving: moving)
         assert at_most - 10 <= levels["confirmed"] - 20 <= at_most
+
+
+@pytest.mark.parametrize(
+    ("what", "least", "most"),
+    [
+        ({"asleep": True}, 60, 70),
+        ({"busy": False}, NOBODY_WAITS_S, NOBODY_WAITS_S + 10),
+        ({"work": "storage", "asleep": True}, BUSY_S, BUSY_S + 10),
+        ({"busy": True}, None, None),
+    ],
+)
+def test_a_rank_that_has_left_its_group_and_does_not_end(what, least, most):
+    alarm = Alarm()
+    steady(alarm)
+    others = [replace(rank(r, 300), alive=False) for r in range(1, 4)]
+    last = replace(away(0, 300), phase=LEFT, **what)
+    levels = play(alarm, 20, 300, lambda _t: [last, *others])
+    if least is None:
+        assert "suspect" not in levels
+    else:
+        assert least <= levels["confirmed"] - 20 <= most
+        assert "rank 0 does not come to an end" in alarm.why
 
 
 def test_an_idle_rank_that_others_wait_for():
