@@ -430,6 +430,18 @@ def codes(folder: Path, files: texts.Files) -> set[str]:
     return {f.code for f in judged(texts.case_of(texts.write(folder, files)))}
 
 
+BUS = "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\n"
+
+
+@pytest.mark.parametrize(("size", "code"), [(None, "HOST107"), (64 << 10, "HOST107"), (128 << 20, "HOST106")])
+def test_a_bus_error_where_shared_memory_has_room(tmp_path, size, code):
+    """torch guesses what a bus error in a worker comes from; a file that was cut while it was mapped is another way."""
+    files = texts.ranks(2, {1: BUS}, CLOSED)
+    if size is not None:
+        files["conditions.json"] = f'{{"whichrank_conditions": 1, "host": {{"name": "vm", "shm_kb": {size}}}}}'
+    assert codes(tmp_path, files) & {"HOST106", "HOST107"} == {code}
+
+
 def test_a_semaphore_is_no_file_on_a_disk(tmp_path):
     told = codes(tmp_path / "a", texts.ranks(2, {1: SEMAPHORE}, CLOSED))
     assert told & {"HOST107", "HOST109"} == {"HOST107"}

@@ -726,6 +726,21 @@ def test_an_xid_of_another_program_where_this_job_was_killed(tmp_path, code, cod
     assert [f.code for f in judged(tmp_path).findings] == codes
 
 
+@pytest.mark.parametrize(
+    ("words", "of_this_job"),
+    [
+        ("Expected to have finished reduction in the prior iteration before starting a new one.", False),
+        ("CUDA error: an illegal memory access was encountered", True),
+    ],
+)
+def test_an_xid_of_another_program_where_this_job_says_what_it_failed_of(tmp_path, words, of_this_job):
+    trace = f'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in <module>\nRuntimeError: {words}\n'
+    job(tmp_path, "".join(f"[rank{rank}]: {line}\n" for rank in range(4) for line in trace.splitlines()))
+    xid = "NVRM: Xid (PCI:0000:17:00): 43, pid=4242, name=python, channel 0x000000c2"
+    put(tmp_path, "kern.log", dmesg(xid))
+    assert ("CUDA160" in {f.code for f in judged(tmp_path).findings}) == of_this_job
+
+
 def siblings(tmp_path: Path, width: int = 16, clock: int = 1730, heat: int = 62) -> Diagnosis:
     rows = [f"a40-0{host},{n},NVIDIA A40,16,1730,61" for host in range(1, 5) for n in range(8)]
     rows[19] = f"a40-03,3,NVIDIA A40,{width},{clock},{heat}"

@@ -46,6 +46,7 @@ def judged(folder: Path) -> Diagnosis:
         ("order_by_size", "COLL105", "process-group-order", (2,)),
         ("callback_of_one_rank", "COLL101", "conditional-collective", (0,)),
         ("kept_by_a_thread", "COLL112", "teardown-hang", (0,)),
+        ("lock_of_a_thread", "COLL105", "process-group-order", (1,)),
         ("joins_a_thread", "COLL112", "teardown-hang", (3,)),
         ("each_owes_its_half", "COLL131", "p2p-deadlock", (0, 4)),
     ],

@@ -99,3 +99,46 @@ def test_of_a_pair_the_other_pairs_tell_who_took_the_wrong_order(first: int) -> 
 def test_other_operations_of_other_pairs_tell_nothing() -> None:
     (trouble,) = troubles(*crossed(0, elsewhere=96))
     assert (trouble.shape, trouble.ranks) == ("crossed", (0, 1))
+
+
+def ring(count: int, *, wrong: bool) -> list[Dump]:
+    """Every rank shares a pair with either neighbour; all queue both pairs' operations, in one order or in a ring."""
+    made = []
+    pairs = {str(n + 1): tuple(sorted((n, (n + 1) % count))) for n in range(count)}
+    for rank in range(count):
+        mine = sorted((name for name, members in pairs.items() if rank in members), key=int)
+        after = str(rank + 1)
+        order = [after, next(name for name in mine if name != after)] if wrong else mine
+        before = [Did(name, "all_reduce", n) for n in range(1, 20) for name in mine]
+        last = [Did(name, "all_reduce", 20, done=False) for name in order]
+        groups: dict[str, tuple[int, ...] | None] = {"0": tuple(range(count)), **{name: pairs[name] for name in mine}}
+        made.append(written(dump(rank, groups, [*before, *last]), 30_000))
+    return made
+
+
+@pytest.mark.parametrize("count", [3, 4, 6])
+def test_pairs_that_are_queued_in_a_ring(count: int) -> None:
+    (trouble,) = troubles(*ring(count, wrong=True))
+    assert (trouble.shape, trouble.ranks, trouble.tie) == ("crossed", tuple(range(count)), True)
+    assert [t.shape for t in troubles(*ring(count, wrong=False))] == ["stalled"]
+
+
+def trials(went_on: int, *, others: int) -> list[Dump]:
+    """Three pairs train apart and meet at the end; of the second pair one has gone on to the meeting."""
+    made = []
+    for rank in range(6):
+        pair = str(rank // 2 + 1)
+        groups: dict[str, tuple[int, ...] | None] = {"0": tuple(range(6)), pair: (rank // 2 * 2, rank // 2 * 2 + 1)}
+        rounds = others if pair != "2" else 12
+        steps = [Did(pair, "all_reduce", n, line=20) for n in range(1, rounds + 1)]
+        stays = rank in (2, 3) and rank != went_on
+        last = Did(pair, "all_reduce", 13, done=False, line=20) if stays else Did("0", "all_gather", 1, done=False)
+        made.append(written(dump(rank, groups, [*steps, replace(last, line=last.line if stays else 40)]), 30_000))
+    return made
+
+
+def test_who_leaves_its_pair_before_the_rounds_that_other_pairs_made() -> None:
+    (trouble,) = troubles(*trials(3, others=30))
+    assert trouble.ranks == (3,)
+    (trouble,) = troubles(*trials(3, others=12))  # the others made no more rounds either: rank 2 goes too far
+    assert trouble.ranks == (2,)

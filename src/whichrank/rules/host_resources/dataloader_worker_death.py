@@ -29,7 +29,7 @@ from whichrank.records.events.processes import DataloaderWorkerDied
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import deaths, statements
+from whichrank.timeline.job_state import deaths, shared_memory, statements
 
 CODE = "HOST106"
 CAUSE = "dataloader-worker-death"
@@ -59,11 +59,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     signs = statements.first_to_fail(statements.of_kind(case, DataloaderWorkerDied))
+    if not signs and shared_memory.roomy(case):  # else it is taken for what torch guesses
+        signs = statements.first_to_fail(statements.said(case, shared_memory.GUESS))
     if not signs:
         return []
     ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
     event = signs[0].event
-    number = event.signal if isinstance(event, DataloaderWorkerDied) else None
+    number = event.signal if isinstance(event, DataloaderWorkerDied) else _BUS
     how = f" by {deaths.SIGNALS.get(number, f'signal {number}')}" if number else ""
     offered = (_REASONS[number],) if number in _REASONS else ()
     claim = Claim(CODE, CAUSE, fix=_FIX, blames="host", alternatives=offered, next=_NEXT)

@@ -42,7 +42,7 @@ _CLAIM = Claim(
     CAUSE,
     fix=fix(CAUSE),
 )
-_PLACE = "/dev/shm"  # noqa: S108
+_PLACE = shared_memory.SHM
 _SMALL = 64 << 20
 _SIZE = re.compile(r"\bsize=(\d{1,18})([kKmMgG]?)")
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

@@ -17,7 +17,8 @@ arrays are semaphores and segments, which lie there. joblib says that it could n
 (28)`
 
 ## Limits
-A data-loader worker that dies of a bus error is reported as such, with this cause among the alternatives.
+A data-loader worker that dies of a bus error is reported as such, with this cause among the alternatives; torch's
+guess that shared memory ran out counts only where /dev/shm is not known to have room.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     making = statements.said(case, "Error while creating shared memory segment")
     signs = [*full, *torch, *making]
     known = statements.beside(signs, known)
+    if shared_memory.roomy(case):
+        signs, known = ([s for s in told if shared_memory.GUESS not in s.text] for told in (signs, known))
     if not signs and not known:
         return []
     signs = statements.first_to_fail([*signs, *known])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -37,6 +38,7 @@ _FROM_OUTSIDE = (2, 9, 15)
 """Signals by which people, launchers and the kernel end a process."""
 _REFUSED = ("ncclInvalidUsage", "ncclInvalidArgument")
 """What NCCL says of a call that it does not begin."""
+_GPU_WORDS = re.compile(r"cuda|cublas|cudnn|cufft|nccl|\bhip\b|\brccl\b|device-side", re.IGNORECASE)
 _TRAINERS = (
     "python",
     "pt_main",
@@ -188,8 +190,13 @@ def _failed_otherwise(case: Case) -> bool:
     if case.events(CudaError, NativeCrash):
         return False
     refused = any(event.error in _REFUSED for event in case.events(NcclError))
-    raised = (event.type for event in case.events(Traceback))
-    return refused or any(kind and "." not in kind and kind != "RuntimeError" for kind in raised)
+    return refused or any(map(_by_the_program, case.events(Traceback)))
+
+
+def _by_the_program(event: Traceback) -> bool:
+    """An exception of Python code; what CUDA reports is a RuntimeError too, and says so."""
+    kind = event.type
+    return bool(kind) and "." not in kind and (kind != "RuntimeError" or _GPU_WORDS.search(event.message) is None)
 
 
 def knows_a_job(case: Case) -> bool:

@@ -30,8 +30,11 @@ def open_meetings(graph: WaitGraph, part: Sequence[int]) -> list[Meeting]:
 
 
 def _blamed(lineup: Lineup, meetings: Sequence[Meeting], part: set[int]) -> Counter[int]:
-    """Votes against ranks: each meeting's minority by the size of its defeat; siblings where there is none."""
+    """Votes against ranks: each meeting's minority by the size of its defeat; siblings where there is none.
+
+    Who sits where siblings of its group have been does as they did, and is late elsewhere for that alone."""
     votes: Counter[int] = Counter()
+    excused: set[int] = set()
     for meeting in meetings:
         present, absent = set(meeting.joined), set(meeting.absent)
         if meeting.p2p:
@@ -40,10 +43,11 @@ def _blamed(lineup: Lineup, meetings: Sequence[Meeting], part: set[int]) -> Coun
             ahead = sum(sibling_votes(lineup, meeting.group, meeting.seq).values())
             alike = [group.kind for group in lineup.groups].count(lineup.groups[meeting.group].kind)
             votes.update((present | absent if alike < 2 else absent if ahead else present) & part)
+            excused |= present if ahead else set()
         else:
             minority = present if len(present) < len(absent) else absent
             votes.update(dict.fromkeys(minority & part, abs(len(present) - len(absent))))
-    return votes
+    return votes if excused >= votes.keys() else Counter({rank: n for rank, n in votes.items() if rank not in excused})
 
 
 def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victims: tuple[int, ...]) -> Trouble:
@@ -77,7 +81,7 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
             tuple(part),
             meetings[0],
             _others(victims, part),
-            cycle=_links(graph, part),
+            cycle=links(graph, part),
             other=meetings[1] if len(meetings) > 1 else None,
             tie=True,
         )
@@ -90,7 +94,7 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
         meetings[0],
         _others(victims, part),
         other=meetings[1] if len(meetings) > 1 else None,
-        cycle=_links(graph, part),
+        cycle=links(graph, part),
         tie=True,
         unsure=True,
     )
@@ -142,18 +146,18 @@ def _sits(graph: WaitGraph, rank: int, inside: set[int]) -> Meeting | None:
     return next((meeting for meeting, awaited in graph.awaited_by(rank) if awaited & inside), None)
 
 
-def _links(graph: WaitGraph, part: Sequence[int]) -> tuple[tuple[int, Meeting, Meeting | None], ...]:
+def links(graph: WaitGraph, part: Sequence[int]) -> tuple[tuple[int, Meeting, Meeting | None], ...]:
     """For each rank: the meeting it sits in, and one that others of the circle hold open for it."""
     inside = set(part)
-    links: list[tuple[int, Meeting, Meeting | None]] = []
+    found: list[tuple[int, Meeting, Meeting | None]] = []
     for rank in part:
         sits = _sits(graph, rank, inside)
         if sits is None:
             continue
         held_open = (m for other in part if other != rank for m, awaited in graph.awaited_by(other) if rank in awaited)
         open_for = next(held_open, None)
-        links.append((rank, sits, open_for))
-    return tuple(links)
+        found.append((rank, sits, open_for))
+    return tuple(found)
 
 
 def _shape(
@@ -207,7 +211,7 @@ def _shape(
             acted,
             due,
             sits,
-            cycle=_links(graph, sorted({rank, *sits.absent} & set(part))),
+            cycle=links(graph, sorted({rank, *sits.absent} & set(part))),
             tie=tie,
             flagged=departure is not None,
         )

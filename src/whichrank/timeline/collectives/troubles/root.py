@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from whichrank.records.dump import SCHEDULED, STARTED
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting, Meetings
 from whichrank.timeline.collectives.program import TAIL, Programs, pool_programs
-from whichrank.timeline.collectives.troubles.cycle import judge_cycle, left_out, open_meetings
+from whichrank.timeline.collectives.troubles.cycle import judge_cycle, left_out, links, open_meetings
 from whichrank.timeline.collectives.troubles.disagreement import judge_disagreement
 from whichrank.timeline.collectives.troubles.lost import judge_lost, judge_unknown
 from whichrank.timeline.collectives.troubles.trouble import Trouble
@@ -131,7 +131,7 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
         if len(queued) > 1:
             return [_queued_messages(lineup, part, queued, waiting)]
     if graph.complete:
-        trouble = _stalled(lineup, graph)
+        trouble = _stalled(lineup, graph, ends)
         if trouble.ranks or not graph.suspected:
             return [trouble]
     if graph.suspected:
@@ -188,9 +188,9 @@ def _seen_before(programs: Programs, row: int) -> bool:
     return programs.finished.get(programs.label(row), 0) > 0
 
 
-def _stalled(lineup: Lineup, graph: WaitGraph) -> Trouble:
+def _stalled(lineup: Lineup, graph: WaitGraph, ends: Sequence[tuple[int, ...]]) -> Trouble:
     """Everybody came and agrees."""
-    crossed = _crossed_on_gpu(lineup, graph.complete)
+    crossed = _crossed_on_gpu(lineup, graph.complete) or _ring_on_gpu(graph, ends)
     if crossed is not None:
         return crossed
     meeting = min(graph.stalled or graph.complete, key=lambda m: _onset(lineup, m))
@@ -251,6 +251,17 @@ def _crossed_on_gpu(lineup: Lineup, stalled: list[Meeting]) -> Trouble | None:
                 cycle=cycle,
                 tie=tie,
             )
+    return None
+
+
+def _ring_on_gpu(graph: WaitGraph, ends: Sequence[tuple[int, ...]]) -> Trouble | None:
+    """Operations of several groups, each queued by one of its ranks behind another of the ring: none can run."""
+    for part in ends:
+        ring = links(graph, part)
+        if len(part) > 2 and len(ring) == len(part) and len({sits.group for _, sits, _ in ring}) > 1:
+            (_, first, _), (_, second, _) = ring[:2]
+            rest = tuple(rank for rank in graph.waiting if rank not in part)
+            return Trouble("crossed", part, first, rest, other=second, cycle=ring, tie=True, unsure=True)
     return None
 
 
