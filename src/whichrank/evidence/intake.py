@@ -35,7 +35,6 @@ IGNORED = {
     "truth.yaml": ANSWER,
     "truth.yml": ANSWER,
     "truth.json": ANSWER,
-    "run.json": REPORT,
     "scrub-report.json": "what scrub replaced and left out, not evidence",
     "history.jsonl": HISTORY,
     "history.older.jsonl": HISTORY,

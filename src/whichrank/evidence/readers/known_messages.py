@@ -53,7 +53,9 @@ _BUDGET_S = 20.0
 """CPU for the patterns of one file; 20 MB of output full of known words take two."""
 # Programs and tables quote messages without having seen them. In documents the words of people count, and what
 # programs printed only where it is set off as a quotation.
-_NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".ipynb", ".html")
+_NO_EVIDENCE = (
+    ".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".ipynb", ".html", "conditions.json", "run.json",
+)  # fmt: skip
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
 _PROCESS = re.compile(r"(?:^|[\s>\]])((?!\d\d:)[A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
 _EXTRA = 80

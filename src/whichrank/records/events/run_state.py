@@ -11,7 +11,7 @@ class RunFinished(Event, kw_only=True):
     """The end of a file says that the run ended well."""
 
     how: str = ""
-    """words, exit or shutdown (a server that was asked to end)."""
+    """words, exit, shutdown (a server that was asked to end) or watched (whoever watched it saw its end)."""
 
 
 class AtWork(Event, kw_only=True):

@@ -51,6 +51,8 @@ def finish(case: Case) -> Finish | None:
     """Where the newest attempt says that it ended well, if nothing contradicts it."""
     if not case.progress and not case.events(RunFinished):
         return None
+    if watched := next((event for event in case.events(RunFinished) if event.how == "watched"), None):
+        return _of_event(watched)  # whatever stood still on the way has gone on
     # A person who complains may also mention a run that went well, or say “before it finished”.
     told = {complaint.ref.source for complaint in case.complaints if complaint.category in ("crash", "hang")}
     fatal = failures(case)
