@@ -237,3 +237,27 @@ def test_a_rank_that_was_killed_did_not_leave_early(tmp_path):
     found = judged(edited("left_early", tmp_path, killed))
     assert "COLL112" not in {f.code for f in found.findings}
     assert found.verdict.culprits.ranks != (1,)
+
+
+@pytest.mark.parametrize(
+    ("places", "still_s", "ranks", "candidates"),
+    [
+        (["a.py:10 get"] * 4, 95.0, (), (0, 1, 2, 3)),
+        (["a.py:10 get", "b.py:4 ask", "a.py:10 get", "a.py:10 get"], 95.0, (1,), ()),
+        (["a.py:10 get", "b.py:4 ask", "a.py:10 get", "b.py:4 ask"], 95.0, (), (0, 1, 2, 3)),
+        (["a.py:10 get"] * 4, 3.0, None, None),
+    ],
+)
+def test_nobody_moves_and_nobody_is_in_a_collective(tmp_path, places, still_s, ranks, candidates):
+    rows = [
+        {"rank": rank, "pid": 100 + rank, "world_size": 4, "phase": "joined", "alive": True, "waiting": False,
+         "heard_ns": 10**18, "still_s": still_s, "place": f"/srv/{place}"}
+        for rank, place in enumerate(places)
+    ]  # fmt: skip
+    (tmp_path / "last_words.json").write_text(json.dumps({"whichrank_last_words": 1, "host": "h", "processes": rows}))
+    verdict = judged(tmp_path).verdict
+    if ranks is None:
+        assert verdict.category != "hang"
+    else:
+        assert (verdict.category, verdict.cause) == ("hang", "rank-stuck-in-user-code")
+        assert (verdict.culprits.ranks, verdict.culprits.candidates) == (ranks, candidates)

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from whichrank.model.evidence import Source
 from whichrank.records.dump import Frame
 from whichrank.records.events.base import Event
-from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport
+from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport, StoodStill
 from whichrank.records.events.communication import GlooTimeout
+from whichrank.records.events.launchers import ProcessLeft
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.watchdog import DumpSignal, WatchdogTimeout
 from whichrank.records.log import Progress
@@ -174,7 +175,14 @@ class Case(Struct, dict=True):
             WatchdogTimeout, GlooTimeout, MonitoredBarrierFailed, DesyncReport, DumpSignal,
             StallReport,
         )  # fmt: skip
-        return bool(timed_out) or waiting > 1
+        return bool(timed_out) or waiting > 1 or self.all_stand
+
+    @property
+    def all_stand(self) -> bool:
+        """Whether no rank that lives moves, although none waits in a collective."""
+        stood = {event.rank for event in self.events(StoodStill)}
+        left = {event.rank for event in self.events(ProcessLeft)}
+        return bool(stood) and set(range(self.world)) <= stood | left
 
     @cached_property
     def stands_still_now(self) -> bool:

@@ -12,13 +12,15 @@ from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
 from whichrank.records.dump import ranks_of_spans
 from whichrank.records.events.base import Event
-from whichrank.records.events.collectives import InOperation
+from whichrank.records.events.collectives import InOperation, StoodStill
 from whichrank.records.events.launchers import LauncherEnded, ProcessExit, ProcessLeft
 from whichrank.records.events.startup import CommInit, GroupInit, GroupTeardown, NotJoined
 
 NAME = "last_words"
 
 _MOST = 64 << 20
+_STILL_S = 20.0
+"""Longer than a step, and than what a rank does between two of them."""
 _BEFORE = ("started", "importing torch", "torch imported")
 _MOST_RANKS = 1 << 20
 _FRESH_NS = 3 * 10**9
@@ -53,7 +55,7 @@ def read(item: Item) -> Reading:
     for index, row in ranks:
         events += _events(item.label, index, row, host)
         if row.get("alive") is True and (_whole(row, "heard_ns") or 0) >= fresh_ns:
-            events += _inside(item.label, index, row, host)
+            events += [*_inside(item.label, index, row, host), *_still(item.label, index, row, host)]
     launchers = content.get("launchers")
     for index, row in enumerate(launchers[:64] if isinstance(launchers, list) else []):
         if isinstance(row, dict):
@@ -114,6 +116,21 @@ def _inside(label: str, index: int, row: dict[str, Any], host: str | None) -> li
         event.word, event.peer = inside[2], int(inside[3])
     event.ranks, event.step = _members(inside[4]) if inside[4] else (), step
     return [event]
+
+
+def _still(label: str, index: int, row: dict[str, Any], host: str | None) -> list[Event]:
+    """A living rank that is in no collective and has not moved."""
+    told = row.get("still_s")
+    seconds = float(told) if isinstance(told, int | float) and 0 <= told < 1e9 else 0.0
+    if row.get("alive") is not True or row.get("waiting") is not False or row.get("phase") not in ("joined", "left"):
+        return []
+    if seconds < _STILL_S:
+        return []
+    rank, pid, place = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid"), str(row.get("place") or "?")[:200]
+    quote = f"rank {rank} (process {pid}) has not moved for {seconds:.0f} s, at {place}"
+    ref = Ref(label, f"process {index}", quote, rank, host)
+    at = _whole(row, "heard_ns")
+    return [StoodStill(ref=ref, time_ns=at, rank=rank, pid=pid, host=host, seconds=seconds, place=place)]
 
 
 def _left(row: dict[str, Any], code: int | None, number: int | None) -> str:

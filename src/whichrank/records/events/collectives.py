@@ -64,6 +64,13 @@ class StallReport(Event, kw_only=True):
     ready: tuple[int, ...] = ()
 
 
+class StoodStill(Event, kw_only=True):
+    """The main thread of a rank that is in no collective had been at one instruction when it was looked at."""
+
+    seconds: float = 0.0
+    place: str = ""
+
+
 class InOperation(Event, kw_only=True):
     """Where a rank was when it was looked at."""
 

@@ -49,6 +49,7 @@ def told(member: Member) -> dict[str, Any]:
         "issued": words.enqueued,
         "completed": words.completed,
         "waiting": words.waiting,
+        "still_s": round(max(0, words.beat_ns - words.still_ns) / 1e9, 1) if words.still_ns else None,
         "in": words.operation or None,
         "activity": words.activity or None,
         "place": words.place or None,
