@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.cost import at_most
 from whichrank.evidence.jobs_in_file import split
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.contracts import Item
@@ -64,3 +65,10 @@ def test_each_job_is_judged_and_the_newest_told_first(tmp_path):
     assert answer.verdict.cause == "healthy"
     assert "Job 5120" in answer.verdict.summary
     assert [v.cause for v in answer.incidents] == ["rank-exception"]
+
+
+def test_very_many_tags_are_no_jobs_and_cost_little(tmp_path):
+    """Each of 20,000 numbers heads four lines, and a line speaks of jobs."""
+    lines = [f"{10_000 + n // 4} step" for n in range(80_000)]
+    with at_most(2.0):
+        assert set(parts(tmp_path, "all jobs\n" + "\n".join(lines))) == {""}

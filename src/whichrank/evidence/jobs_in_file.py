@@ -20,10 +20,15 @@ from whichrank.model.contracts import Item
 LARGEST = 8 << 20
 """A file that is larger than this is the output of a job, not a collection that somebody made."""
 _MOST_JOBS = 16
-# What a banner or the line that explains a tag says.
-_NAMED = re.compile(rb"job|JOB|Job|array|ARRAY|Array|tenant|TENANT|Tenant|utput of|UTPUT OF")
 _BANNER = re.compile(rb"^[#=*>~-]{4,}.{0,120}?\bjob(?:[ _-]?id)?\b\W{0,3}(\d{2,12}(?:_\d+)?)", re.IGNORECASE)
-_TAG = re.compile(rb"^\[?([A-Z]|\d{3,12}(?:_\d{1,6})?)\]?[ \t]+(?=\S)")
+_TAGGED = rb"\[?([A-Z]|\d{3,12}(?:_\d{1,6})?)\]?[ \t]{1,40}(?=\S)"
+_TAG = re.compile(b"^" + _TAGGED)
+_SAYS_JOB = re.compile(rb"\b(?:jobs?|array|tenants?|output of)\b", re.IGNORECASE)
+_WORD = re.compile(rb"\w+")
+# At the start of any line of a text: a search that begins with a line break jumps from one to the next.
+_RULES = re.compile(rb"\n([#=*>~-]{4}[^\n]{0,396})")
+_TAGS = re.compile(b"\n" + _TAGGED)
+_FILLED = re.compile(rb"\n[ \t\r\f\v]{0,400}(?=\S)")
 _LEAST_LINES = 4
 _SHARE = 0.6
 """Of the lines, so many have a tag where tags are meant."""
@@ -34,20 +39,29 @@ def split(item: Item, folder: Callable[[], Path]) -> list[Item]:
     if item.size > LARGEST:
         return [item]
     text = item.read()
-    if not _NAMED.search(text):
+    below_a_break = b"\n" + text
+    banners, tags = _may_have_banners(below_a_break), _may_have_tags(below_a_break)
+    if not (banners or tags):
         return [item]
     lines = text.split(b"\n")
-    parts = _by_banner(lines) or _by_tag(lines)
-    if not 1 < len(parts) <= _MOST_JOBS:
-        return [item]
-    return [_write(item, folder(), number, job, text) for number, (job, text) in enumerate(parts.items())]
+    parts = _by_banner(lines) if banners else _by_tag(lines)
+    return [_write(item, folder(), number, job, text) for number, (job, text) in enumerate(parts.items())] or [item]
+
+
+def _may_have_banners(text: bytes) -> bool:
+    """Whether several jobs have banners, without a step for every line."""
+    return 1 < len({found[1] for rule in _RULES.findall(text) if (found := _BANNER.match(rule))}) <= _MOST_JOBS
+
+
+def _may_have_tags(text: bytes) -> bool:
+    """Whether several tags head most of the lines, without a step for every line."""
+    often = [count for count in Counter(_TAGS.findall(text)).values() if count >= _LEAST_LINES]
+    return len(often) > 1 and sum(often) >= _SHARE * len(_FILLED.findall(text))
 
 
 def _by_banner(lines: list[bytes]) -> dict[str, list[bytes]]:
     """Parts that begin with a line of their own; what stands before the first belongs to it."""
     found = [(at, match[1].decode()) for at, line in enumerate(lines) if (match := _BANNER.match(line[:400]))]
-    if len({job for _, job in found}) < 2:
-        return {}
     parts: dict[str, list[bytes]] = {}
     for number, (at, job) in enumerate(found):
         begin = 0 if number == 0 else at
@@ -62,8 +76,13 @@ def _by_tag(lines: list[bytes]) -> dict[str, list[bytes]]:
     tags = [match[1] if (match := _TAG.match(line[:40])) else b"" for line in lines]
     count = Counter(tag for tag in tags if tag)
     filled = sum(bool(line.strip()) for line in lines)
-    meant = {tag for tag, often in count.items() if often >= _LEAST_LINES and _is_explained(tag, lines, tags)}
-    if len(meant) < 2 or sum(count[tag] for tag in meant) < _SHARE * filled:
+    explained = _explained(lines, tags)
+    meant = {
+        tag
+        for tag, often in count.items()
+        if often >= _LEAST_LINES and not explained.isdisjoint((tag, tag.partition(b"_")[0]))
+    }
+    if not 1 < len(meant) <= _MOST_JOBS or sum(count[tag] for tag in meant) < _SHARE * filled:
         return {}
     parts = {tag.decode(): [b""] * len(lines) for tag in sorted(meant)}
     now = next(tag for tag in tags if tag in meant)
@@ -74,14 +93,13 @@ def _by_tag(lines: list[bytes]) -> dict[str, list[bytes]]:
     return parts
 
 
-def _is_explained(tag: bytes, lines: list[bytes], tags: list[bytes]) -> bool:
-    """Whether a line without a tag says that this is a job: `[A]=job 4410`, `job 7002`, `array 5512`."""
-    names = {tag, tag.partition(b"_")[0]}
-    said = re.compile(rb"\b(?:jobs?|array|tenants?|output of)\b", re.IGNORECASE)
-    for line, own in zip(lines, tags, strict=True):
-        if not own and said.search(line[:400]) and any(re.search(rb"\b%b\b" % name, line[:400]) for name in names):
-            return True
-    return False
+def _explained(lines: list[bytes], tags: list[bytes]) -> set[bytes]:
+    """The words of lines without a tag that speak of jobs: `[A]=job 4410`, `job 7002`, `array 5512`."""
+    words: set[bytes] = set()
+    for line, tag in zip(lines, tags, strict=True):
+        if not tag and _SAYS_JOB.search(line[:400]):
+            words.update(_WORD.findall(line[:400]))
+    return words
 
 
 def _write(item: Item, folder: Path, number: int, job: str, lines: list[bytes]) -> Item:
