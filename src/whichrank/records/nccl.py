@@ -178,13 +178,13 @@ class NcclProcess(Struct):
 # so that a cut line still gives what stands before the cut.
 _COUNTED = (
     rb"(\w{1,40}): opCount ([0-9a-f]{1,16})"
-    rb"(?: sendbuff \S{1,20} recvbuff \S{1,20} count (\d{1,20}) datatype (\d{1,4}) op (\d{1,10})"
-    rb" root (-?\d{1,10})"
+    rb"(?: sendbuff \S{1,20} recvbuff \S{1,20} count (\d{1,20} datatype \d{1,4} op \d{1,10} root -?\d{1,10})"
 )
 CALL = re.compile(
     _COUNTED + rb"(?: comm (0x[0-9a-f]{1,16}) \[nranks=(\d{1,9})\](?: stream (\(nil\)|0x[0-9a-f]{1,16}))?)?)?"
 )
 _SHORT = re.compile(_COUNTED + rb")?")
+_PREFIXED = re.compile(rb" NCCL INFO " + _COUNTED + rb")?[^\n]*")
 
 
 class CallColumns(Struct, frozen=True):
@@ -266,20 +266,17 @@ class CommCalls(Struct, dict=True):
 
 
 _LARGEST = 2**63 - 1
-_UNTOLD = (UNKNOWN,) * 4
+_Fields = tuple[bytes, bytes, bytes]
+"""Function and counter of a call, and elements, type, operation and root as printed; b"" where the line is cut."""
 
 
 def _decode(kept: KeptLines, total: int) -> CallColumns:
+    fields = _fields(kept)
     functions: dict[bytes, int] = {}
-    rows, counters = [], []
-    for line in kept:
-        func, counter, count, datatype, op, root = _fields(line)
-        number = functions.setdefault(func, len(functions))
-        counters.append(int(counter, 16))
-        rows.append(
-            (number, min(int(count), _LARGEST), int(datatype), int(op), int(root)) if count else (number, *_UNTOLD)
-        )
-    columns = np.array(rows, np.int64).reshape(-1, 5)
+    known: dict[tuple[bytes, bytes], int] = {}
+    which = np.array([known.setdefault((func, said), len(known)) for func, _, said in fields], np.intp)
+    rows = [(functions.setdefault(func, len(functions)), *_numbers(said)) for func, said in known]
+    columns = np.array(rows, np.int64).reshape(-1, 5)[which]
     return CallColumns(
         number=np.arange(total - len(kept), total, dtype=np.int64),
         line=kept.numbers,
@@ -289,15 +286,32 @@ def _decode(kept: KeptLines, total: int) -> CallColumns:
         datatype=columns[:, 2].astype(np.int16),
         op=columns[:, 3],
         root=columns[:, 4],
-        op_count=np.array(counters, np.uint64),
+        op_count=np.array([int(counter, 16) for _, counter, _ in fields], np.uint64),
     )
 
 
-def _fields(line: bytes) -> tuple[Any, ...]:
-    """Function, counter, elements, type, operation and root of a call."""
+def _numbers(said: bytes) -> tuple[int, int, int, int]:
+    if not said:
+        return UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN
+    count, _, datatype, _, op, _, root = said.split()
+    return min(int(count), _LARGEST), int(datatype), int(op), int(root)
+
+
+def _fields(kept: KeptLines) -> list[_Fields]:
+    lines = list(kept)
+    text = b"\n".join(lines)
+    # Nearly always each line has one call, behind NCCL's prefix: one search finds them all.
+    if text.count(b": opCount ") == len(lines):
+        found: list[_Fields] = _PREFIXED.findall(text)
+        if len(found) == len(lines):
+            return found
+    return [_fields_of(line) for line in lines]
+
+
+def _fields_of(line: bytes) -> _Fields:
     # The name stands behind a space nearly always: there the pattern fits at once.
     found = _SHORT.match(line, line.rfind(b" ", 0, max(0, line.find(b": opCount "))) + 1) or _SHORT.search(line)
-    return found.groups() if found else (b"", b"0", None, None, None, None)
+    return (found[1], found[2], found[3] or b"") if found else (b"", b"0", b"")
 
 
 class NcclLog(Struct):

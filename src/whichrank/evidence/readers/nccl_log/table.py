@@ -103,8 +103,8 @@ class Table:
         process = self.process(entry) if found else None
         if found is None or process is None:
             return None
-        if found[7] is not None:
-            return process, found[7].decode("ascii"), int(found[8])
+        if found[4] is not None:
+            return process, found[4].decode("ascii"), int(found[5])
         if tail := _TAIL.search(entry.message, found.end()):
             return process, tail[1].decode("ascii"), int(tail[2])
         # Cut before its communicator: no question where there is only one.
