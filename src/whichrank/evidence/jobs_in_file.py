@@ -11,11 +11,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from whichrank.model.contracts import Item
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 LARGEST = 8 << 20
 """A file that is larger than this is the output of a job, not a collection that somebody made."""
@@ -29,7 +35,11 @@ _WORD = re.compile(rb"\w+")
 _RULES = re.compile(rb"\n([#=*>~-]{4}[^\n]{0,396})")
 _TAGS = re.compile(b"\n" + _TAGGED)
 _FILLED = re.compile(rb"\n[ \t\r\f\v]{0,400}(?=\S)")
+_CAPITALS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_HEAD = 400
 _LEAST_LINES = 4
+_LITTLE = 1 << 16
+"""Up to here every line is looked at."""
 _SHARE = 0.6
 """Of the lines, so many have a tag where tags are meant."""
 
@@ -39,8 +49,8 @@ def split(item: Item, folder: Callable[[], Path]) -> list[Item]:
     if item.size > LARGEST:
         return [item]
     text = item.read()
-    below_a_break = b"\n" + text
-    banners, tags = _may_have_banners(below_a_break), _may_have_tags(below_a_break)
+    heads = b"\n" + text if len(text) <= _LITTLE else _heads(text)
+    banners, tags = _may_have_banners(heads), _may_have_tags(heads, text)
     if not (banners or tags):
         return [item]
     lines = text.split(b"\n")
@@ -48,15 +58,39 @@ def split(item: Item, folder: Callable[[], Path]) -> list[Item]:
     return [_write(item, folder(), number, job, text) for number, (job, text) in enumerate(parts.items())] or [item]
 
 
-def _may_have_banners(text: bytes) -> bool:
-    """Whether several jobs have banners, without a step for every line."""
-    return 1 < len({found[1] for rule in _RULES.findall(text) if (found := _BANNER.match(rule))}) <= _MOST_JOBS
+def _heads(text: bytes) -> bytes:
+    """The lines that may be banners or have a tag, as much of each as counts; all lines where those are not few."""
+    import numpy as np
+
+    letters = np.frombuffer(text, np.uint8)
+    starts = np.append(0, np.flatnonzero(letters[:-2] == ord("\n")) + 1)
+    chosen = starts[_beginnings()[letters[starts], letters[starts + 1]]].tolist()
+    if len(chosen) > len(starts) // 4:
+        return b"\n" + text
+    return b"".join(b"\n" + text[start : start + _HEAD].partition(b"\n")[0] for start in chosen)
 
 
-def _may_have_tags(text: bytes) -> bool:
-    """Whether several tags head most of the lines, without a step for every line."""
-    often = [count for count in Counter(_TAGS.findall(text)).values() if count >= _LEAST_LINES]
-    return len(often) > 1 and sum(often) >= _SHARE * len(_FILLED.findall(text))
+@cache
+def _beginnings() -> npt.NDArray[np.bool_]:
+    """For the first two bytes of a line whether they may be those of a banner or of a tag."""
+    import numpy as np
+
+    marks, digits, capitals, behind = (list(some) for some in (b"#=*>~-", b"0123456789", _CAPITALS, b"] \t"))
+    table = np.zeros((256, 256), np.bool_)
+    for first, second in ((marks, marks), (digits, digits), (capitals, behind), ([ord("[")], digits + capitals)):
+        table[np.ix_(first, second)] = True
+    return table
+
+
+def _may_have_banners(heads: bytes) -> bool:
+    """Whether several jobs have banners."""
+    return 1 < len({found[1] for rule in _RULES.findall(heads) if (found := _BANNER.match(rule))}) <= _MOST_JOBS
+
+
+def _may_have_tags(heads: bytes, text: bytes) -> bool:
+    """Whether several tags head most of the lines."""
+    often = [count for count in Counter(_TAGS.findall(heads)).values() if count >= _LEAST_LINES]
+    return len(often) > 1 and sum(often) >= _SHARE * len(_FILLED.findall(b"\n" + text))
 
 
 def _by_banner(lines: list[bytes]) -> dict[str, list[bytes]]:

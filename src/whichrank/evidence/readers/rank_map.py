@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.prefixes import Clock, clock_of, listen, prefix_of
-from whichrank.evidence.text.text_file import is_text
+from whichrank.evidence.text.text_file import is_text, lowered
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.placement import Placement
@@ -46,6 +46,8 @@ _TITLES = frozenset(word for column, words in _COLUMNS.items() if column != "ran
 """In the header of a table one of these stands beside the rank."""
 _AS_SPACES = str.maketrans("|,;", "   ")
 _WHERE = ("pid", "host", "node", "ip=", "ip:", "ip ", "ip'", 'ip"')
+_PLACED = (*_WHERE, "[", " on ")
+"""One of these stands in a text in which a rank says where it runs."""
 _NAMED = {word: column for column, words in _COLUMNS.items() for word in words}
 _CELLS = re.compile(r"\s*[|,;\t]\s*|\s+")
 _NUMBER = re.compile(r"(?:rank|gpu|cuda:?|task)?[\s:#=]{0,2}(\d{1,7})", re.IGNORECASE)
@@ -69,8 +71,9 @@ _VALUES = {
     "gpu": re.compile(rf"\b(?:(?:gpu|device|cuda){_IS}|device )(?:cuda:)?(\d{{1,3}})\b", re.IGNORECASE),
     "bus_id": re.compile(r"\bbus_?id\s?[=:]\s?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f.]{2,4})", re.IGNORECASE),
 }
-_SAYS = ("rank=", "rank:", "rank ", "rank\t", 'rank"', "rank'")
-"""In lower case: one of these stands where a line says a rank."""
+_RANK_WITHIN = re.compile(rf"rank{_IS}\d|rank (?<=global rank )\d")
+_INTRODUCED = re.compile(r"rank \d{1,7}(?:(?: of |/)\d{1,7})?[,;(]{0,2} (?:local|world|gpu|pid|host|node|on )")
+"""In lower case: what stands in every line that says a rank and where it runs, found sooner than that itself."""
 _INTRODUCES = re.compile(
     r"(?<![\w-])rank (?P<rank>\d{1,7})(?:(?: of |/)\d{1,7})?"
     r"(?P<items>(?:[,;(]{0,2} (?:local[_ ]rank|world[_ ]size|gpu|pid|host|hostname|node|on) [\w.:-]{1,80}){1,6})",
@@ -83,7 +86,6 @@ _WORLD = re.compile(r"WORLD INFO DICT: \{([^{}]{1,400000})\}")
 _SLOTS = re.compile(r"['\"]([\w.-]{1,253})['\"]: \[([\d, ]{1,2000})\]")
 """`'node2': [0, 1, 2, 3]`: a host and its GPUs, in the order of the ranks."""
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
-_SPEAKS = re.compile(rb"(?i)rank|globalid")
 _NO_MAP = (".py", ".md", ".rst", ".html", ".json", ".yaml", ".yml")
 
 Row = tuple[int, str, dict[str, str]]
@@ -91,7 +93,8 @@ Row = tuple[int, str, dict[str, str]]
 
 def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning lists ranks with where they run."""
-    if not is_text(head) or not _SPEAKS.search(head) or name.lower().endswith(_NO_MAP):
+    low = lowered(head)
+    if not is_text(head) or not (b"rank" in low or b"globalid" in low) or name.lower().endswith(_NO_MAP):
         return False
     if len(head) < _HEAD:
         return True  # all of a small file: `read` looks at the same lines
@@ -169,7 +172,7 @@ def rows(text: str) -> list[Row]:
     shapes = (
         list(_table(lines)) if not _TITLES.isdisjoint(_cells_in(low)) else [],
         _arrows(lines),
-        list(_introductions(lines)) if "rank" in low else [],
+        list(_introductions(lines)) if "rank" in low and any(map(low.__contains__, _PLACED)) else [],
         list(_processes(lines)) if "PID" in text else [],
         list(_slots(lines)) if "WORLD INFO DICT" in text else [],
     )
@@ -234,7 +237,7 @@ def _names_and_values(line: str) -> dict[str, str]:
     low = line.lower() if len(line) < 1000 else ""
     if "rank" not in low or not (line.startswith("[") or any(map(low.__contains__, _WHERE))):
         return {}
-    if not any(map(low.__contains__, _SAYS)) or not (told := _VALUES["rank"].search(line)):
+    if not _RANK_WITHIN.search(low) or not (told := _VALUES["rank"].search(line)):
         return {}
     found = {"rank": told[1]}
     for name, pattern in _VALUES.items():
@@ -246,7 +249,7 @@ def _names_and_values(line: str) -> dict[str, str]:
 
 
 def _words_and_values(line: str) -> dict[str, str]:
-    match = _INTRODUCES.search(line) if "ank " in line else None
+    match = _INTRODUCES.search(line) if _INTRODUCED.search(line.lower()) else None
     found = {"rank": match["rank"]} if match else {}
     for word, value in _ITEM.findall(match["items"]) if match else ():
         name = _ITEM_OF.get(word.lower(), word.lower())

@@ -242,9 +242,9 @@ def _by_person(text: str) -> bool:
 
 
 def _is_prose(line: str) -> bool:
-    if len(line) > _LONGEST_LINE:
+    if len(line) > _LONGEST_LINE or _PRINTED.match(line):
         return False
-    words = [word.strip(".,;:!?()`\"'").lower() for word in line.split()]
+    words = [word.strip(".,;:!?()`\"'") for word in line.lower().split()]
     # Programs print lists of values; sentences have small words between the others.
     spoken = not _SMALL.isdisjoint(words) and sum(map(str.isalpha, words)) >= 4
     return (spoken or _WITHOUT_SPACES.search(line) is not None) and not _is_printed(line)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from whichrank.evidence.text.prefixes import Clock, listen
 from whichrank.evidence.text.tail import tail
-from whichrank.evidence.text.text_file import is_text
+from whichrank.evidence.text.text_file import is_text, lowered
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.profiles.step_parts import StepParts
 
@@ -29,13 +29,18 @@ _STEP = re.compile(
     rf"(?:^|[\s,\]|])(?:(?:(?:batch|step|iter)[_ ]?)?time|(?:batch|step|iter) ?\(t\)){_VALUE}", re.IGNORECASE
 )
 _DATA = re.compile(rf"(?:^|[\s,\]|])data(?:[_ ]?(?:load(?:ing)?[_ ]?)?time| ?\(t\))?{_VALUE}", re.IGNORECASE)
-_HEAD = re.compile(rb"(?i)\bdata(?:[_ ]?(?:load(?:ing)?[_ ]?)?time| ?\(t\))?[ :=\t]{1,8}\d{1,6}\.\d")
+_HEAD = re.compile(rb"data(?<!\wdata)(?:[_ ]?(?:load(?:ing)?[_ ]?)?time| ?\(t\))?[ :=\t]{1,8}\d{1,6}\.\d")
+"""In lower case."""
 _RANK = re.compile(r"\b(?:rank|gpu)[ _:=#]{0,3}(\d{1,7})\b", re.IGNORECASE)
 
 
 def sniff(head: bytes, name: str) -> bool:
     """A text in whose beginning a line tells its data time."""
-    return not name.lower().endswith((".py", ".json", ".csv", ".html")) and is_text(head) and bool(_HEAD.search(head))
+    return (
+        not name.lower().endswith((".py", ".json", ".csv", ".html"))
+        and is_text(head)
+        and bool(_HEAD.search(lowered(head)))
+    )
 
 
 def read(item: Item) -> Reading:

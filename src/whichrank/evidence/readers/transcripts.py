@@ -52,7 +52,7 @@ class _Command(Struct):
 
 def sniff(head: bytes, _name: str) -> bool:
     """Text with a prompt and a launcher behind it."""
-    return is_text(head) and _TYPED.search(head) is not None
+    return is_text(head) and (b"$ " in head or b"# " in head) and _TYPED.search(head) is not None
 
 
 def read(item: Item) -> Reading:

@@ -267,12 +267,12 @@ def _peel_head(voice: Voice) -> bool:
     """A rank in brackets behind what a logger or a collector of logs puts first."""
     if voice.rank is not None or voice.by_torch or "rank" not in voice.text[:160]:
         return False
-    match = _HEAD_RANK.match(voice.text)
+    match = _HEAD_RANK.match(voice.text) if "[rank" in voice.text else None
     host = _SPEAKS_FOR.match(voice.text) if match else None
     named = (match[2] if match else None) or (host[1] if host else None)
     if match is None and voice.time_ns is not None:
-        match = _END_OF_BRACKET.match(voice.text)
-        if match is None and (bars := _BARS.match(voice.text)):
+        match = _END_OF_BRACKET.match(voice.text) if "]" in voice.text[:80] else None
+        if match is None and "|" in voice.text and (bars := _BARS.match(voice.text)):
             voice.rank, voice.host, voice.text = int(bars[2]), voice.host or bars[1], voice.text[bars.end() :]
             return True
     if match is None:
@@ -342,7 +342,7 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
         day = (int(match[1]), int(match[2]), int(match[3]))
         stamp = clock.at(day, (match[4], match[5], match[6]), match[7] or "", match[8] or "")
         rest = text[match.end() :]
-        if cri := _CRI.match(text):
+        if " std" in text[:48] and (cri := _CRI.match(text)):
             rest = text[cri.end() :]
     elif dated and (match := _DAY.match(text)):
         clocked = (match[3], match[4], match[5])

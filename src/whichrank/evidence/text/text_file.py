@@ -12,6 +12,8 @@ from whichrank.evidence.text.chunks import UTF16
 from whichrank.evidence.text.lines import Pieces
 from whichrank.evidence.text.words import Words
 
+_ODD = bytes((*range(7), *range(14, 19)))
+"""Bytes that text does not have."""
 LONGEST = 1 << 15
 """Longer lines are cut: no message of torch is longer, and tensors printed on one line are."""
 
@@ -23,9 +25,15 @@ def is_text(head: bytes) -> bool:
         return True
     if not head:
         return False
-    odd = sum(head.count(bytes((code,))) for code in (0, 1, 2, 3, 4, 5, 6, 14, 15, 16, 17, 18))
+    odd = len(head) - len(head.translate(None, _ODD))
     # A killed process or a hole in a sparse log leaves some zeros; pickles and archives have more.
     return odd * 20 <= len(head)
+
+
+@lru_cache(maxsize=2)
+def lowered(head: bytes) -> bytes:
+    """The beginning of a file in lower case: many ask for it."""
+    return head.lower()
 
 
 def at_line_start(*shapes: bytes) -> re.Pattern[bytes]:

@@ -21,7 +21,7 @@ def sniff(head: bytes, name: str) -> bool:
     del name
     if b'"nccl_version"' in head and b'"communicators' in head:
         return True
-    return any(mark in head for mark in _TEXT_MARKS) or _EVENT.search(head) is not None
+    return any(mark in head for mark in _TEXT_MARKS) or (b"PEER_" in head and _EVENT.search(head) is not None)
 
 
 def read(item: Item) -> Reading:

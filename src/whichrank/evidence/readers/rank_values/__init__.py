@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from whichrank.evidence.readers.rank_values.rows import MOST, rows
+from whichrank.evidence.readers.rank_values.rows import MOST, measuring, rows
 from whichrank.evidence.readers.rank_values.tables import tables
 from whichrank.evidence.text.prefixes import Clock, clock_of
 from whichrank.evidence.text.tail import tail
-from whichrank.evidence.text.text_file import is_text
+from whichrank.evidence.text.text_file import is_text, lowered
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.rank_values import RankValue, RankValues
 
@@ -26,6 +26,7 @@ _LARGEST, _END = 1 << 20, 1 << 18
 _MOST_RANKS = 1 << 18
 """Ranks of all values together."""
 _MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d")
+_MEMBERS = (b"rank", b"host", b"node", b"worker")
 _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
     rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops| d?t_[a-z])"
@@ -33,25 +34,38 @@ _WORTH = re.compile(
     rb"|\branks? \d{1,7}-\d{1,7}\b[^\n]{0,80}?=\d"
     rb"|\]\[\d{1,6}\][^\n]{0,80}(?:time|\dm?s\b|sha|md5|hash|sum|crc)"
 )
+_MEASURES = (b"time", b"ms", b"sha", b"md5", b"hash", b"sum", b"crc", b"flops", b" t_", b" dt_")
+_SECONDS = re.compile(rb"s(?<=[\d (_/]s)\b")
+_RANKED = re.compile(rb"rank(?:\s{0,4}\d{1,7}\s?[:|=]|s? \d{1,7}-\d)")
+"""In lower case: one of these stands in a text that is worth it, found sooner than that."""
 _NOT_LOGS = (".py", ".json", ".html", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env", ".c", ".cc", ".cpp", ".h")
 
 
 def sniff(head: bytes, name: str) -> bool:
     """Any text that speaks of ranks or hosts."""
-    return not name.lower().endswith(_NOT_LOGS) and is_text(head) and _MEMBER.search(head) is not None
+    if name.lower().endswith(_NOT_LOGS) or not is_text(head):
+        return False
+    speaks = head[:1] == b"[" or any(map(lowered(head).__contains__, _MEMBERS))
+    return speaks and _MEMBER.search(head) is not None
 
 
 def read(item: Item) -> Reading:
     """Every value with whom it belongs to."""
     first, data = tail(item, _LARGEST if item.size <= _LARGEST else _END)
-    if not _WORTH.search(data):
+    if not _may_be_worth(data.lower()) or not _WORTH.search(data):
         return Reading([], "ignored", "no values by rank")
     lines = _lines(data, first)
-    cells = sorted(_bounded(chain(tables(lines), rows(lines, _clock(item)))), key=lambda cell: cell.line)
+    found = chain(tables(lines), rows(lines, _clock(item), measuring(data, first)))
+    cells = sorted(_bounded(found), key=lambda cell: cell.line)
     members = {cell.member for cell in cells}
     if len(members) < 2:
         return Reading([], "ignored", "no values by rank")
     return Reading([RankValues(item.label, tuple(cells))], "complete")
+
+
+def _may_be_worth(lower: bytes) -> bool:
+    measured = any(map(lower.__contains__, _MEASURES))
+    return measured or _SECONDS.search(lower) is not None or _RANKED.search(lower) is not None
 
 
 def _lines(data: bytes, first: int) -> list[tuple[int, str]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import Clock, listen
+from whichrank.evidence.text.shared_pass import finder
 from whichrank.records.rank_values import Member, Quantity, RankValue, quantity
 
 MOST = 32_768
@@ -45,25 +47,39 @@ _MEASURES = (
     *_UNITS, "sec", "pers", "per s", "per-s", "per_s", "sha", "md5", "crc", "hash", "sum", "digest", "fingerprint",
     "norm", "throughput", "flop", "mfu", "elapsed", "duration", "latency", " t_", " dt_",
 )  # fmt: skip
-_SECONDS = re.compile(r"u?s(?<![a-z]s)(?<![a-z]us)(?![a-z0-9])")
-_ROW_WITHIN = re.compile(r"rank[ _#]{0,4}\d{1,7}\s{0,4}[:|=]\s{0,8}[-+]?\d")
+_SECONDS = r"s(?<![a-z]s)(?![a-z0-9])"
+_ROW_WITHIN = r"rank[ _#]{0,4}\d{1,7}\s{0,4}[:|=]\s{0,8}[-+]?\d"
+_NAMES_MEASURE = tuple(re.compile(shape) for shape in (_SECONDS, _ROW_WITHIN))
+_NAMES_MEASURE_IN_BYTES = tuple(re.compile(shape.encode()) for shape in (_SECONDS, _ROW_WITHIN))
+_WORDS = frozenset(word.encode() for word in _MEASURES)
+_MANY = 1 << 13
+"""Bytes from which on lines that name a measure are looked for all at once."""
 
 
-def _may_tell(line: str) -> bool:
+def measuring(data: bytes, first: int) -> frozenset[int] | None:
+    """The numbers of the lines that name something that is measured; None where they are few: each is asked."""
+    if len(data) < _MANY:
+        return None
+    lower = data.lower()
+    chunk = Chunk(bytearray(lower + bytes(PADDING)), len(lower), 0, first)
+    places = finder(_WORDS).find(chunk).places.tolist()
+    for shape in _NAMES_MEASURE_IN_BYTES:
+        places += [found.start() for found in shape.finditer(lower)]
+    return frozenset((chunk.index(places) + first).tolist())
+
+
+def _may_tell(line: str, number: int, measure: frozenset[int] | None) -> bool:
     """Whether a line that speaks of ranks may be a row, a heading, or name something that is measured: a quick look."""
+    if line.startswith("{") or "\x1b" in line or line.rstrip().endswith(":"):
+        return True
+    if measure is not None and line.isascii():
+        return number in measure
     lower = line.lower()
-    return (
-        any(map(lower.__contains__, _MEASURES))
-        or lower.rstrip().endswith(":")
-        or line.startswith("{")
-        or "\x1b" in line
-        or _SECONDS.search(lower) is not None
-        or _ROW_WITHIN.search(lower) is not None
-    )
+    return any(map(lower.__contains__, _MEASURES)) or any(shape.search(lower) for shape in _NAMES_MEASURE)
 
 
-def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
-    """Values of single ranks, in the order of the lines."""
+def rows(lines: Sequence[tuple[int, str]], clock: Clock, measure: frozenset[int] | None = None) -> Iterator[RankValue]:
+    """Values of single ranks, in the order of the lines; `measure`: what `measuring` said of them."""
     name, timed, step = "", False, -1
     legend: dict[str, str] = {}
     for number, line in lines:
@@ -79,7 +95,7 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
             elif (name or not timed) and _is_timed(line, lower):
                 name, timed = "", True
             continue
-        if not _may_tell(line) and not any(f"{short}=" in line for short in legend):
+        if not _may_tell(line, number, measure) and not any(f"{short}=" in line for short in legend):
             continue
         voice = listen(line.encode(), clock)
         text = voice.text
@@ -117,7 +133,8 @@ def _is_timed(line: str, lower: str) -> bool:
 
 def _step(line: str, lower: str, before: int) -> int:
     """The step that a line tells, or the one before."""
-    told = _STEP.search(line) if _STEP_WITHIN.search(lower) else None
+    maybe = ("step" in lower or "iter" in lower) and _STEP_WITHIN.search(lower)
+    told = _STEP.search(line) if maybe else None
     return int(told[1]) if told else before
 
 
