@@ -6,6 +6,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
+from whichrank.facts.required_words import search
 from whichrank.facts.tables import rows
 
 
@@ -27,7 +28,7 @@ class Intervention(NamedTuple):
     def within(self, text: str) -> re.Match[str] | None:
         """Where the text speaks of it."""
         lower = text.lower()
-        return self.shape.search(text) if any(word in lower for word in self.words) else None
+        return search(self.shape, text) if any(map(lower.__contains__, self.words)) else None
 
 
 ONE_HOST = "one host only"
@@ -48,7 +49,7 @@ _UNCHANGED = re.compile(UNCHANGED, re.IGNORECASE)
 
 def did_nothing(text: str) -> bool:
     """Whether a sentence tells of something that was tried and changed nothing."""
-    return _UNCHANGED.search(text) is not None
+    return search(_UNCHANGED, text) is not None
 
 
 @cache

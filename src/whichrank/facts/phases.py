@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from whichrank.facts.required_words import search
+
 _WORDS: dict[str, str] = {
     "rank-stuck-in-checkpoint": (
         r"checkpoint\w{0,3}|ckpts?|\w{0,20}\.?distcp|consolidat\w{1,4}|state_dict|safetensors|save_pretrained|save_state|save_model"
@@ -69,12 +71,12 @@ _PHASES = {
 
 def phase_in(text: str) -> str | None:
     """The cause whose part of a job a sentence speaks of; None where it is none of them, or several."""
-    found = [cause for cause, words in _PHASES.items() if words.search(text)]
+    found = [cause for cause, words in _PHASES.items() if search(words, text)]
     return found[0] if len(found) == 1 else None
 
 
 def activity_in(line: str) -> str | None:
     """The cause that fits what a rank says it is in, or what happened to it; None where it says nothing of the kind."""
     sure = ("storage-stall", "stale-lock-or-store", "rank-frozen", "conditional-collective")
-    told = next((cause for cause in sure if _ON_ITS_WAY[cause].search(line)), None) or phase_in(line)
-    return told or next((cause for cause, words in _ON_ITS_WAY.items() if words.search(line)), None)
+    told = next((cause for cause in sure if search(_ON_ITS_WAY[cause], line)), None) or phase_in(line)
+    return told or next((cause for cause, words in _ON_ITS_WAY.items() if search(words, line)), None)

@@ -43,6 +43,11 @@ def may_match(pattern: str, text: str) -> bool:
     return not wanted or _has_words(wanted, text.lower())
 
 
+def search(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """What the pattern finds, without a search where its words are not in the text."""
+    return pattern.search(text) if may_match(pattern.pattern, text) else None
+
+
 def _has_words(wanted: Sequence[Sequence[Clause]], lower: str) -> bool:
     """Whether all that one of the branches demands stands in the text."""
     has = lower.__contains__

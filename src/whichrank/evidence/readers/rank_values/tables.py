@@ -106,7 +106,7 @@ def _headers(line: str) -> Iterator[list[str]]:
     for names in (_cells(line), line.strip(" #").split()):
         if not 2 <= len(names) <= _MOST_COLUMNS or _WHOSE.isdisjoint(map(_plain, names)):
             continue
-        if not any(_VALUE.fullmatch(name) for name in names):
+        if any(map(quantity, names)) and not any(map(_VALUE.fullmatch, names)):
             yield names
 
 
