@@ -72,3 +72,16 @@ def test_very_many_tags_are_no_jobs_and_cost_little(tmp_path):
     lines = [f"{10_000 + n // 4} step" for n in range(80_000)]
     with at_most(2.0):
         assert set(parts(tmp_path, "all jobs\n" + "\n".join(lines))) == {""}
+
+
+def test_long_texts_are_taken_apart_too(tmp_path):
+    filling = "2026-06-01 13:20:50 INFO loaded shard\n" * 4000
+    text = f"##### job 8811 #####\n{filling}##### job 8830 #####\n{filling}"
+    assert len(text) > 1 << 16
+    assert set(parts(tmp_path, text)) == {"8811", "8830"}
+
+
+def test_tags_of_long_texts(tmp_path):
+    lines = [f"{'AB'[n % 2]} step {n} loss 1.0 lr 0.1 grad_norm 2.5" for n in range(4000)]
+    found = parts(tmp_path, "tag A is job 4410, tag B is job 4411\n" + "\n".join(lines))
+    assert set(found) == {"A", "B"}

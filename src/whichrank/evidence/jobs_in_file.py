@@ -62,9 +62,12 @@ def _heads(text: bytes) -> bytes:
     """The lines that may be banners or have a tag, as much of each as counts; all lines where those are not few."""
     import numpy as np
 
-    letters = np.frombuffer(text, np.uint8)
-    starts = np.append(0, np.flatnonzero(letters[:-2] == ord("\n")) + 1)
-    chosen = starts[_beginnings()[letters[starts], letters[starts + 1]]].tolist()
+    letters = np.frombuffer(text + bytes(5), np.uint8)
+    starts = np.append(0, np.flatnonzero(letters[:-5] == ord("\n")) + 1)
+    chosen = starts[_beginnings()[letters[starts], letters[starts + 1]]]
+    fourth, fifth = letters[chosen + 3], letters[chosen + 4]
+    dated = (fourth >= ord("0")) & (fourth <= ord("9")) & (fifth == ord("-"))  # 2026-05-01 …
+    chosen = chosen[~dated].tolist()
     if len(chosen) > len(starts) // 4:
         return b"\n" + text
     return b"".join(b"\n" + text[start : start + _HEAD].partition(b"\n")[0] for start in chosen)
