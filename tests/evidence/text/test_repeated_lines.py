@@ -88,7 +88,7 @@ def test_the_looks_of_lines_in_c_are_those_in_python(seed: int, in_python: Calla
     dice = random.Random(seed)
     lines = [*WRITTEN, *recorded(), *(shuffled(dice) for _ in range(3000))]
     chunk = chunk_of(lines)
-    found, single = keys(chunk, chunk.index(chunk.starts)), [key_of(line) for line in lines]
+    found, single = keys(chunk, chunk.index(chunk.starts)).tolist(), [key_of(line) for line in lines]
     assert found == single
     in_python()
     assert same_groups(found, [key_of(line) for line in lines])

@@ -12,8 +12,8 @@ import pytest
 
 from tests.evidence import building
 from whichrank.evidence.readers import known_messages, torch_output
-from whichrank.evidence.text import shared_pass, words
-from whichrank.evidence.text.chunks import CHUNK, Chunks, Decoded
+from whichrank.evidence.text import chunks, shared_pass, words
+from whichrank.evidence.text.chunks import CHUNK, Chunk, Chunks, Decoded
 from whichrank.evidence.text.native import library
 from whichrank.evidence.text.words import Automaton, Engine, Native, Plain, Words
 from whichrank.facts.messages import KNOWN, REPORT, recognise, signatures
@@ -55,8 +55,22 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 def found_in(text: bytes, literals: list[bytes], engine: type[Engine], size: int = CHUNK) -> list[tuple[int, bytes]]:
     finder = Words(literals, engine)
-    chunks = Chunks(io.BytesIO(text), size)
-    return [(chunk.offset + at, word) for chunk in chunks for at, word in finder.find(chunk)]
+    pieces = Chunks(io.BytesIO(text), size)
+    return [(chunk.offset + at, word) for chunk in pieces for at, word in finder.find(chunk)]
+
+
+@needs_library
+def test_lines_end_where_they_do_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = random.Random(7)
+    for _ in range(200):
+        text = bytes(dice.choices(b"ab\n\r ", k=dice.randrange(1, 300)))
+        size = dice.randrange(len(text) + 1)
+        chunk = Chunk(bytearray(text), size, 0, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(chunks, "library", lambda: None)
+            plain = Chunk(bytearray(text), size, 0, 1)
+        assert chunk.ends.tolist() == plain.ends.tolist()
+        assert chunk.starts.tolist() == plain.starts.tolist()
 
 
 def by_hand(text: bytes, literals: list[bytes]) -> list[tuple[int, bytes]]:
@@ -164,10 +178,10 @@ def test_planted_events_are_found_in_a_large_noisy_file(engine: type[Engine], tm
 
 def test_chunks_are_whole_lines() -> None:
     text = b"".join(b"line %d\n" % n for n in range(5000)) + b"cut"
-    chunks = Chunks(io.BytesIO(text), 4096)
-    seen = [(chunk.first, bytes(chunk.view[: chunk.size])) for chunk in chunks]
+    pieces = Chunks(io.BytesIO(text), 4096)
+    seen = [(chunk.first, bytes(chunk.view[: chunk.size])) for chunk in pieces]
     assert b"".join(part for _, part in seen) == text + b"\n"
-    assert chunks.cut
+    assert pieces.cut
     assert len(seen) > 10
     assert all(part.startswith(b"line %d\n" % (first - 1)) for first, part in seen[:-1])
 
@@ -188,8 +202,8 @@ def test_a_bar_without_line_ends_is_cut_at_its_redrawings() -> None:
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf_16_is_read_as_utf_8(encoding: str) -> None:
     text = "größe 日本 😀 loss\n" * 9000
-    chunks = Chunks(Decoded(io.BytesIO(text.encode(encoding)), encoding), 4096)
-    assert b"".join(bytes(chunk.view[: chunk.size]) for chunk in chunks).decode() == text
+    pieces = Chunks(Decoded(io.BytesIO(text.encode(encoding)), encoding), 4096)
+    assert b"".join(bytes(chunk.view[: chunk.size]) for chunk in pieces).decode() == text
 
 
 @needs_library

@@ -58,6 +58,8 @@ _NO_EVIDENCE = (
 )  # fmt: skip
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
 _PROCESS = re.compile(r"(?:^|[\s>\]])((?!\d\d:)[A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
+_IDS = re.compile(r":\d{1,10}:\d{1,10} ")
+"""What stands in every such beginning, found sooner."""
 _EXTRA = 80
 _OUTPUT = re.compile(
     rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning: |WARNING|ERROR|\bINFO\b|\.(?:py|cpp|cc|cu):\d"
@@ -211,11 +213,11 @@ class Listener:
         left = np.arange(len(index))
         if quoted is None and self._by_place:
             left = self._often.pass_over(looks, chunk, index, self._newest)
-        for at, (line, text) in zip(left.tolist(), chunk.lines(index[left]), strict=True):
+        for at, key, (line, text) in zip(left.tolist(), looks[left].tolist(), chunk.lines(index[left]), strict=True):
             met = Held(chunk.first + line, bounded(text), self._newest, tuple(words[begins[at] : begins[at + 1]]))
             self._prose = quoted is not None and line not in quoted
             if self._prose or not (
-                (self._is_note and self._is_dull(met.text, met.words)) or self._often.holds(met, looks[at])
+                (self._is_note and self._is_dull(met.text, met.words)) or self._often.holds(met, key)
             ):
                 self._at_once += 1
                 if self._at_once <= _AT_ONCE:
@@ -387,5 +389,5 @@ class Listener:
 
 def _process(before: str) -> tuple[str, int] | None:
     """Host and pid by the prefix of NCCL that stands last before the message."""
-    found = list(_PROCESS.finditer(before[-300:]))
+    found = list(_PROCESS.finditer(before[-300:])) if _IDS.search(before, max(0, len(before) - 300)) else []
     return (found[-1][1], int(found[-1][2])) if found else None

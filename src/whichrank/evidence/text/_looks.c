@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VERSION 3 /* native.py refuses a library of another version */
+#define VERSION 4 /* native.py refuses a library of another version */
 
 #define HEAD 512       /* bytes of a line in which telling numbers are looked for */
 #define MOST_TELLING 16
@@ -610,7 +610,28 @@ static PyObject *places(PyObject *self, PyObject *args)
     return answer_of(&found);
 }
 
+/* Where the lines of a text end, as numbers of 8 bytes. */
+static PyObject *ends(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *buffer;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "Yn", &buffer, &size))
+        return NULL;
+    if (size < 0 || size > PyByteArray_Size(buffer)) {
+        PyErr_SetString(PyExc_ValueError, "more than the text");
+        return NULL;
+    }
+    At text = (At)PyByteArray_AsString(buffer), end = text + size;
+    Found found = {NULL, 0, 0};
+    for (At at = text; at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++)
+        if (keep(&found, at - text) < 0)
+            break;
+    return answer_of(&found);
+}
+
 static PyMethodDef METHODS[] = {
+    {"ends", ends, METH_VARARGS, "Where the lines in the first bytes of a text end."},
     {"looks", looks, METH_VARARGS, "A number for each line of a text: the same for those that look alike."},
     {"look", one_look, METH_VARARGS, "The same for one message, of which only the beginning is in common with others."},
     {"places", places, METH_VARARGS, "Where a literal begins in the first bytes of a text, found by a letter of it."},

@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from whichrank.evidence.text.native import library
+
 CHUNK = 1 << 20
 """Text and index arrays of one chunk stay within a core's second-level cache."""
 PADDING = 512
@@ -45,7 +47,7 @@ class Chunk:
         self.first = first
         """Number of the first line, from 1."""
         self.text = np.frombuffer(self.view, np.uint8)
-        self.ends: Indices = np.flatnonzero(self.text[:size] == NEWLINE)
+        self.ends = _ends(buffer, self.text, size)
         self.breaks = len(self.ends)
         """How many lines end here."""
         if size and buffer[size - 1] != NEWLINE:
@@ -93,6 +95,14 @@ class Chunk:
         """Rows as of `place` for the last of these lines."""
         index = index[-limit:]
         return np.column_stack((self.starts[index] + self.offset, self.ends[index] + self.offset, index + self.first))
+
+
+def _ends(buffer: bytearray, text: Bytes, size: int) -> Indices:
+    """Where the lines end."""
+    native = library()
+    if native is None:
+        return np.flatnonzero(text[:size] == NEWLINE)
+    return np.frombuffer(native.ends(buffer, size), np.int64)
 
 
 class Chunks:

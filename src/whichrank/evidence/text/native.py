@@ -7,7 +7,7 @@ from types import ModuleType
 
 from whichrank.evidence.extension import built
 
-_VERSION = 3
+_VERSION = 4
 """Of what its functions take and return: a library left over from another version is not used."""
 
 

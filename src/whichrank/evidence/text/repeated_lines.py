@@ -32,6 +32,8 @@ _TELLING = re.compile(
     rb"|rror[^\d\n]{0,20}\d{1,6}|code[^\d\n]{0,20}\d{1,6}|signal[^\d\n]{0,20}\d{1,6}"
 )
 _SPEAKS = (b"rank", b"Rank", b"pid", b"GPU", b"mlx5")
+_CODES = (b"rror", b"code", b"status", b"errno", b"signal", b"Xid")
+"""Who speaks, and the others."""
 # host:pid:tid [device], as NCCL begins its lines.
 _PROCESS = re.compile(rb":\d{1,10}:\d{1,10} \[")
 
@@ -99,14 +101,13 @@ def speaker(line: bytes) -> tuple[bytes, ...]:
     return _first(line), process[0] if process else b"", *_TELLING.findall(head)[:16]
 
 
-def keys(chunk: Chunk, lines: Indices) -> list[int]:
+def keys(chunk: Chunk, lines: Indices) -> Indices:
     """A number for each of these lines: the same for those that look alike and have the same speaker."""
     native = library()
     if native is None:
-        return [key_of(line) for _, line in chunk.lines(lines)]
+        return np.array([key_of(line) for _, line in chunk.lines(lines)], np.int64)
     found = native.looks(chunk.buffer, chunk.starts[lines].tobytes(), chunk.ends[lines].tobytes())
-    numbers: list[int] = np.frombuffer(found, np.int64).tolist()
-    return numbers
+    return np.frombuffer(found, np.int64)
 
 
 def key_of(text: bytes, told: int | None = None) -> int:
@@ -121,8 +122,9 @@ def key_of(text: bytes, told: int | None = None) -> int:
 
 def look(line: bytes) -> Look:
     """What lines that differ only in digits, and not in codes of errors, have in common, whoever prints them."""
-    codes = tuple(told for told in _TELLING.findall(line[:_LONGEST])[:16] if not told.startswith(_SPEAKS))
-    return hash(line.translate(None, _VARYING)), codes
+    head = line[:_LONGEST]
+    told = _TELLING.findall(head)[:16] if any(map(head.__contains__, _CODES)) else ()
+    return hash(line.translate(None, _VARYING)), tuple(one for one in told if not one.startswith(_SPEAKS))
 
 
 def _first(line: bytes) -> bytes:
@@ -169,11 +171,11 @@ class Often:
             self._met.at_once = self._met.count
             self._met.waiting = self._settled.setdefault(tuple(map(id, said)), _Waiting(self._of_each, said))
 
-    def pass_over(self, keys: Sequence[int], chunk: Chunk, lines: Indices, after_ns: int | None) -> Indices:
+    def pass_over(self, keys: Indices, chunk: Chunk, lines: Indices, after_ns: int | None) -> Indices:
         """As `holds` for many lines of a chunk of a file; which are left to be read at once.
 
         Of the others the places are kept: most of them are outdone by lines behind them."""
-        looks, which = np.unique(np.array(keys, np.int64), return_inverse=True)
+        looks, which = np.unique(keys, return_inverse=True)
         counts = np.bincount(which).tolist()
         waiting: list[_Waiting] = []
         queue = np.full(len(looks), -1, np.int64)

@@ -75,7 +75,7 @@ class Found:
         return zip(self.places.tolist(), self.words(), strict=True)
 
     def words(self) -> list[bytes]:
-        return [self._literals[number] for number in self.which.tolist()]
+        return list(map(self._literals.__getitem__, self.which.tolist()))
 
     def where(self, flags: Flags) -> Found:
         """Those of which the flag is set."""

@@ -168,7 +168,7 @@ class Scanner:
         looks = keys(chunk, lines)
         left = self._warnings.pass_over(looks, chunk, lines, None) if len(lines) else lines
         for (at, text), which in zip(chunk.lines(lines[left]), left.tolist(), strict=True):
-            if not self._warnings.holds(Held(chunk.first + at, text, None, ()), looks[which]):
+            if not self._warnings.holds(Held(chunk.first + at, text, None, ()), int(looks[which])):
                 yield at, text
 
     def _skim(self, chunk: Chunk, slot_of: Indices) -> tuple[Indices, Indices, list[tuple[int, Channel, int]]]:
