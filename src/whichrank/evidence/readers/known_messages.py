@@ -10,7 +10,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from heapq import heappush, heappushpop
 from typing import cast
 
@@ -83,6 +83,7 @@ def _chunk(head: bytes) -> Chunk:
     return Chunk(bytearray(head + bytes(PADDING)), len(head), 0, 1)
 
 
+@lru_cache(maxsize=8)  # a line is asked about when it is met and when it is read
 def _is_output(line: bytes) -> bool:
     if _BEGINS.match(line):
         return True
