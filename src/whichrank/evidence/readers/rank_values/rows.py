@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import Clock, listen
 from whichrank.evidence.text.shared_pass import finder
@@ -62,10 +64,9 @@ def measuring(data: bytes, first: int) -> frozenset[int] | None:
         return None
     lower = data.lower()
     chunk = Chunk(bytearray(lower + bytes(PADDING)), len(lower), 0, first)
-    places = finder(_WORDS).find(chunk).places.tolist()
-    for shape in _NAMES_MEASURE_IN_BYTES:
-        places += [found.start() for found in shape.finditer(lower)]
-    return frozenset((chunk.index(places) + first).tolist())
+    places = [found.start() for shape in _NAMES_MEASURE_IN_BYTES for found in shape.finditer(lower)]
+    lines = np.unique(chunk.index(np.append(finder(_WORDS).find(chunk).places, places)))
+    return frozenset((lines + first).tolist())
 
 
 def _may_tell(line: str, number: int, measure: frozenset[int] | None) -> bool:
