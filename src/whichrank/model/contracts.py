@@ -57,7 +57,7 @@ class Item(Struct, frozen=True):
         return 0 < self.size <= _SMALL
 
 
-_HEAD, _SMALL = 4096, 1 << 16
+_HEAD, _SMALL, _MOST_KEPT = 4096, 1 << 16, 16 << 20
 
 
 @lru_cache(maxsize=1024)
@@ -67,10 +67,27 @@ def _head(path: Path, _size: int, _mtime_ns: int) -> bytes:
         return stream.read(_HEAD)
 
 
-@lru_cache(maxsize=4)
-def _whole(path: Path, _size: int, _mtime_ns: int) -> bytes:
-    with path.open("rb", buffering=0) as stream:
-        return stream.read(_SMALL)
+class _SmallFiles:
+    """Files that were read whole: all are looked at before the first is read, and those that fit are kept till then."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[Path, int, int], bytes] = {}
+        self._bytes = 0
+
+    def read(self, path: Path, size: int, mtime_ns: int) -> bytes:
+        text = self._texts.get((path, size, mtime_ns))
+        if text is None:
+            with path.open("rb", buffering=0) as stream:
+                text = stream.read(_SMALL)
+            if self._bytes > _MOST_KEPT:
+                self._texts.clear()
+                self._bytes = 0
+            self._texts[path, size, mtime_ns] = text
+            self._bytes += len(text)
+        return text
+
+
+_whole = lru_cache(maxsize=4)(_SmallFiles().read)
 
 
 class Reading(Struct):
