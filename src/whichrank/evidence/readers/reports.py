@@ -28,6 +28,8 @@ BESIDE = True
 _LARGEST = 1 << 16
 """What a person writes about a failure is not longer."""
 _LONGEST_LINE = 2000
+_WORDS = 4
+"""A sentence has at least so many."""
 _NOT_PROSE = (
     ".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".sh",
 )  # fmt: skip
@@ -244,10 +246,13 @@ def _by_person(text: str) -> bool:
 def _is_prose(line: str) -> bool:
     if len(line) > _LONGEST_LINE or _PRINTED.match(line):
         return False
+    spaced = line.isascii()
+    if spaced and len(line.split(None, _WORDS)) < _WORDS:
+        return False
     words = [word.strip(".,;:!?()`\"'") for word in line.lower().split()]
     # Programs print lists of values; sentences have small words between the others.
-    spoken = not _SMALL.isdisjoint(words) and sum(map(str.isalpha, words)) >= 4
-    return (spoken or _WITHOUT_SPACES.search(line) is not None) and not _is_printed(line)
+    spoken = not _SMALL.isdisjoint(words) and sum(map(str.isalpha, words)) >= _WORDS
+    return (spoken or (not spaced and _WITHOUT_SPACES.search(line) is not None)) and not _is_printed(line)
 
 
 _shape_is_prose = lru_cache(_MOST_SHAPES)(_is_prose)
