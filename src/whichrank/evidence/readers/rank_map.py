@@ -46,8 +46,6 @@ _TITLES = frozenset(word for column, words in _COLUMNS.items() if column != "ran
 """In the header of a table one of these stands beside the rank."""
 _AS_SPACES = str.maketrans("|,;", "   ")
 _WHERE = ("pid", "host", "node", "ip=", "ip:", "ip ", "ip'", 'ip"')
-_PLACED = (*_WHERE, "[", " on ")
-"""One of these stands in a text in which a rank says where it runs."""
 _NAMED = {word: column for column, words in _COLUMNS.items() for word in words}
 _CELLS = re.compile(r"\s*[|,;\t]\s*|\s+")
 _NUMBER = re.compile(r"(?:rank|gpu|cuda:?|task)?[\s:#=]{0,2}(\d{1,7})", re.IGNORECASE)
@@ -172,7 +170,7 @@ def rows(text: str) -> list[Row]:
     shapes = (
         list(_table(lines)) if not _TITLES.isdisjoint(_cells_in(low)) else [],
         _arrows(lines),
-        list(_introductions(lines)) if "rank" in low and any(map(low.__contains__, _PLACED)) else [],
+        list(_introductions(lines)) if _RANK_WITHIN.search(low) or _INTRODUCED.search(low) else [],
         list(_processes(lines)) if "PID" in text else [],
         list(_slots(lines)) if "WORLD INFO DICT" in text else [],
     )
