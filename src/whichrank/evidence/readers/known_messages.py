@@ -17,7 +17,7 @@ from typing import cast
 import numpy as np
 
 from whichrank.evidence.text import shared_pass
-from whichrank.evidence.text.chunks import PADDING, UTF16, Chunk
+from whichrank.evidence.text.chunks import PADDING, UTF16, Chunk, Indices
 from whichrank.evidence.text.path_hint import PathHint, hint_of_path
 from whichrank.evidence.text.prefixes import Voice, clock_of, listen
 from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
@@ -44,8 +44,8 @@ _SPEAKERS, _MOST = 4096, 16384
 """Processes told apart, and sightings kept in all."""
 _A_NOTE = 1 << 16
 """What a person writes about a failure is not longer."""
-_FEW = 64
-"""Places of words up to which it pays to ask for all of their lines what else may be in them."""
+_LITTLE = 1 << 13
+"""Bytes of lines in which words are looked for one after the other."""
 _QUOTE = 400
 _ROUND = 64
 """Lines after which the clock is asked: asking costs as much as looking at a line."""
@@ -198,10 +198,6 @@ class Listener:
         """Look at the lines in which known words were found."""
         quoted = self._quotations.lines(chunk) if self._quotations is not None else None
         if found and self._spent_s < _BUDGET_S:
-            if len(found) <= _FEW:
-                told = set(chunk.index(found.places).tolist())
-                text = b"\n".join(chunk.view[chunk.starts[at] : chunk.ends[at]] for at in told)
-                self._beside = [word for word in KNOWN.harmless if word in text]
             self._see_all(self._lines(chunk, found, quoted))
             self._beside = tuple(KNOWN.harmless)
 
@@ -214,6 +210,7 @@ class Listener:
         left = np.arange(len(index))
         if quoted is None and self._by_place:
             left = self._often.pass_over(looks, chunk, index, self._newest)
+        self._beside = _harmless_in(chunk, index[left])
         for at, key, (line, text) in zip(left.tolist(), looks[left].tolist(), chunk.lines(index[left]), strict=True):
             met = Held(chunk.first + line, bounded(text), self._newest, tuple(words[begins[at] : begins[at + 1]]))
             self._prose = quoted is not None and line not in quoted
@@ -386,6 +383,15 @@ class Listener:
     @property
     def dropped(self) -> int:
         return sum(kept.count - len(kept.first) - len(kept.last) for kept in self._kept.values())
+
+
+def _harmless_in(chunk: Chunk, lines: Indices) -> list[bytes]:
+    """The words of harmless messages that stand in one of these lines."""
+    spans = zip(chunk.starts[lines].tolist(), chunk.ends[lines].tolist(), strict=True)
+    text = b"\n".join([chunk.view[start:end] for start, end in spans])
+    if len(text) <= _LITTLE:
+        return [word for word in KNOWN.harmless if word in text]
+    return list(set(shared_pass.finder(KNOWN.harmless).find(_chunk(text)).words()))
 
 
 def _process(before: str) -> tuple[str, int] | None:
