@@ -218,6 +218,8 @@ class Manifest(Struct):
         image = node.get("image")
         same = f"{image.text}" if image is not None and image.kind == "scalar" else str(node.line)
         group = self.group if self.form == "kubernetes" else f"{self.group}/{same}"
+        if self.form == "compose":
+            group += forms.own_job(node)
         scope = f"{group}:{node.line}"
         given: list[Given] = []
         init = "initContainers" in path

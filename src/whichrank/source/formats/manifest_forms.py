@@ -93,6 +93,27 @@ def filled_in_by_compose(manifest: Manifest, words: list[Node], given: list[Give
                     manifest.out.lost.append(lost)
 
 
+_ONE_HOST = re.compile(r"--standalone\b|--nnodes[= ](?:1|1:1)(?![\d:])")
+
+
+def own_job(service: Node) -> str:
+    """What sets a service apart from the others, if it is no part of a job with them: a launcher that needs no other
+    host, or profiles (`docker compose --profile compare run …`)."""
+    words = [part for name in ("entrypoint", "command") if (part := service.get(name)) is not None]
+    text = " ".join(item.text for part in words for item in (part.items or [part]))
+    started = re.search(r"\b(?:torchrun|torch\.distributed\.run)\b", text)
+    given = service.get("environment")
+    hosts = "nnodes" in text or (given is not None and any("NNODES" in key.text for key in _keys(given)))
+    if started and (_ONE_HOST.search(text) or not hosts):
+        return f"/{service.line}"
+    profiles = service.get("profiles")
+    return "/" + ",".join(item.text for item in profiles.items) if profiles is not None and not started else ""
+
+
+def _keys(block: Node) -> list[Node]:
+    return [key for key, _ in block.entries()] + [item for item in block.items if item.kind == "scalar"]
+
+
 def own_network(service: Node, found: SettingsFile) -> None:
     """Services on the host's network share its ports."""
     mode = service.get("network_mode")
