@@ -111,7 +111,7 @@ def size(root: Node, kind: str, container: Node) -> Allocation:
     count = _count(workers, "replicas") or Count(1, workers.line, "replicas")
     each = _count(spec, "slotsPerWorker")
     slots = each.times(count.number)._replace(said=f"slotsPerWorker times {count.number} workers") if each else None
-    inner = next(_containers(workers), None)
+    inner = next(containers(workers), None)
     return Allocation(count, gpus(inner) if inner is not None else None, slots=slots)
 
 
@@ -120,11 +120,12 @@ def roles(root: Node, kind: str) -> Iterator[tuple[str, Node, Count, Node]]:
     spec = root.get("spec")
     replicas = spec.get("pytorchReplicaSpecs") if spec is not None and kind == "PyTorchJob" else None
     for key, part in replicas.entries() if replicas is not None else ():
-        for container in _containers(part):
+        for container in containers(part):
             yield key.text, part, _count(part, "replicas") or Count(1, part.line, "replicas"), container
 
 
-def _containers(part: Node) -> Iterator[Node]:
+def containers(part: Node) -> Iterator[Node]:
+    """Those of a part that has a template of its pods."""
     node: Node | None = part
     for name in ("template", "spec", "containers"):
         node = node.get(name) if node is not None else None
@@ -151,7 +152,7 @@ def stated(root: Node, kind: str) -> Iterator[tuple[Count, Count]]:
     for group in groups.items if groups is not None else ():
         started = group.get("rayStartParams")
         told = _count(started, "num-gpus") if started is not None else None
-        for inner in _containers(group):
+        for inner in containers(group):
             if told is not None and (found := gpus(inner)) is not None:
                 yield told, found
 

@@ -18,7 +18,7 @@ from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
 from whichrank.source import workload
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats import manifest_forms as forms
-from whichrank.source.formats import manifest_keys, pod_networks, trainer_config
+from whichrank.source.formats import manifest_keys, other_parts, pod_networks, trainer_config
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node, parse
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.allocation import Count as Size
@@ -67,7 +67,8 @@ class Manifest(Struct):
     """"kubernetes", "compose", "sky", "dstack", "ray", "github", "no-environment", or empty."""
     kind: str = ""
     group: str = ""
-    inits: list[tuple[str, Ref]] = field(default_factory=list)
+    elsewhere: list[other_parts.Elsewhere] = field(default_factory=list)
+    """Variables of containers that are no ranks."""
     budget: int = VISIT_LIMIT
     around: list[Given] = field(default_factory=list)
     """Variables of the blocks around a script."""
@@ -92,7 +93,7 @@ class Manifest(Struct):
             forms.sky(self)
         else:
             self.visit(self.root, self.group, (), 0)
-        forms.init_containers(self)
+        other_parts.tell(self)
         if self.form == "compose":
             forms.published_ports(self)
         if self.budget < 0:
@@ -179,6 +180,8 @@ class Manifest(Struct):
             forms.config_map(self, key, value, scope)
         elif name == "runtimeEnvYAML" and value.kind == "scalar":
             self.runtime_environment(value)
+        elif manifest_keys.ENVIRONMENT.fullmatch(name) and other_parts.by_device(self, value):
+            return
         elif manifest_keys.ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and variables.sets_something(value):
             variables.block(self, value, f"{self.group}:{value.line}")
         elif value.kind == "scalar" and manifest_keys.is_setting(name) and not value.null:
@@ -217,23 +220,23 @@ class Manifest(Struct):
         """A container's environment, and the command that runs in it."""
         image = node.get("image")
         same = f"{image.text}" if image is not None and image.kind == "scalar" else str(node.line)
-        group = self.group if self.form == "kubernetes" else f"{self.group}/{same}"
-        if self.form == "compose":
-            group += forms.own_job(node)
+        group = self.job_of(node, same)
         scope = f"{group}:{node.line}"
         given: list[Given] = []
-        init = "initContainers" in path
-        if not init:
+        part = other_parts.part_of(self, node, path)
+        judged = part is None or part.judged
+        if judged:
             self.out.containers.append((scope, same, group))
         for key, value in node.entries():
             if key.text in forms.IMAGES:
                 self.image(value, scope, whole=False)
             elif manifest_keys.ENVIRONMENT.fullmatch(key.text) and value.kind in {"map", "list"}:
-                given += variables.block(self, value, scope, judged=not init)
+                given += variables.block(self, value, scope, judged=judged)
             elif key.text == "build" and (arguments := value.get("args")) is not None:
                 forms.build_arguments(self, arguments, {g.name for g in given})
-        if init:
-            self.inits += [(g.name, self.ref(g.line)) for g in given]
+        if part is not None:
+            self.elsewhere += [other_parts.Elsewhere(g.name, self.ref(g.line), scope, part) for g in given]
+        if not judged:
             return
         if self.networks is not None:
             for clash in pod_networks.absent(self.networks, given, self.ref):
@@ -244,6 +247,12 @@ class Manifest(Struct):
             if key.text not in manifest_keys.OWN_PARTS and not manifest_keys.PROSE.fullmatch(key.text):
                 self.entry(key.text, key, value, scope, (*path, key.text), depth + 1)
         self.around = kept
+
+    def job_of(self, node: Node, image: str) -> str:
+        """The same for containers that are parts of one job."""
+        if self.form == "kubernetes":
+            return self.group
+        return f"{self.group}/{image}{forms.own_job(node) if self.form == 'compose' else ''}"
 
     def started(self, node: Node, scope: str, given: list[Given], path: tuple[str, ...]) -> None:
         """The command of a container, run with the variables that it gives."""
@@ -389,6 +398,7 @@ class Manifest(Struct):
         if node.kind == "map":
             repository, tag = node.get("repository", "name"), node.get("tag", "version")
             text = f"{repository.text if repository else ''}:{tag.text if tag else ''}"
+            text = of_gpus.text if (of_gpus := node.get("cuda")) is not None else text
         self.pin(release_in(text), "" if whole else scope)
 
     def pin(self, release: Release, scope: str) -> None:

@@ -1,4 +1,4 @@
-"""Parts of manifests with rules of their own: SkyPilot, ConfigMaps, init containers, build arguments."""
+"""Parts of manifests with rules of their own: SkyPilot, ConfigMaps, build arguments."""
 
 from __future__ import annotations
 
@@ -181,12 +181,3 @@ def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:
         if manifest.templated:
             pod_variables.bare_in_template(manifest, name, value)
         variables.record(manifest, name, value, key.line, scope)
-
-
-def init_containers(manifest: Manifest) -> None:
-    """A variable of an init container alone does not reach the container that trains."""
-    there = {a.name for a in manifest.out.assignments}
-    for name, ref in manifest.inits:
-        if name not in there and is_read(name):
-            why = "only an init container has it, and that ends before the training container starts"
-            manifest.out.lost.append(Lost(name, ref, why, "Put it under containers."))
