@@ -55,7 +55,10 @@ def _hosts(launch: Launch) -> Iterator[Clash]:
         return
     if nodes.number > hosts.number or (launch.everywhere and hosts.exact and nodes.number < hosts.number):
         why = f"{nodes.number} hosts are expected and {hosts.said} means {hosts.number}"
-        yield Clash(nodes.said, nodes.ref, why, f"Write {nodes.said}={hosts.number}.", (launch.ref, hosts.ref))
+        fix = f"Write {nodes.said}={hosts.number}."
+        if "parallelism" in hosts.said:
+            fix = f"Write parallelism: {nodes.number}, so that all pods run together."
+        yield Clash(nodes.said, nodes.ref, why, fix, (launch.ref, hosts.ref))
 
 
 def _unread(launches: list[Launch]) -> Iterator[Clash]:

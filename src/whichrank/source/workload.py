@@ -50,7 +50,16 @@ def hosts(root: Node, kind: str) -> Count | None:
     if jobs is not None:
         return _of_job_set(jobs.items)
     mode = spec.get("completionMode")
-    return _count(spec, "completions") if kind == "Job" and mode is not None and mode.text == "Indexed" else None
+    return _at_once(spec) if kind == "Job" and mode is not None and mode.text == "Indexed" else None
+
+
+def _at_once(job: Node) -> Count | None:
+    """Pods of an indexed job that run together: `parallelism`, 1 by default (SetDefaults_Job of Kubernetes)."""
+    pods, together = _count(job, "completions"), _count(job, "parallelism")
+    if pods is None or (together is None and job.get("parallelism") is not None):
+        return pods or together
+    together = together or Count(1, pods.line, "parallelism (1 by default)")
+    return pods if pods.number <= together.number else together
 
 
 def _of_job_set(jobs: list[Node]) -> Count | None:
@@ -59,7 +68,7 @@ def _of_job_set(jobs: list[Node]) -> Count | None:
     many = _count(node, "replicas") if node is not None else None
     for name in ("template", "spec"):
         node = node.get(name) if node is not None else None
-    pods = _count(node, "completions", "parallelism") if node is not None else None
+    pods = (_at_once(node) or _count(node, "parallelism")) if node is not None else None
     return pods.times(many.number if many is not None else 1) if pods is not None else None
 
 
