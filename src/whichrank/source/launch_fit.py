@@ -56,7 +56,9 @@ def _hosts(launch: Launch) -> Iterator[Clash]:
     if nodes.number > hosts.number or (launch.everywhere and hosts.exact and nodes.number < hosts.number):
         why = f"{nodes.number} hosts are expected and {hosts.said} means {hosts.number}"
         fix = f"Write {nodes.said}={hosts.number}."
-        if "parallelism" in hosts.said:
+        if "lines of" in nodes.said:
+            fix = "Count each host once: sort -u … | wc -l. The file has a line for each rank or slot of a host."
+        elif "parallelism" in hosts.said:
             fix = f"Write parallelism: {nodes.number}, so that all pods run together."
         yield Clash(nodes.said, nodes.ref, why, fix, (launch.ref, hosts.ref))
 

@@ -10,7 +10,7 @@ from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.formats import hostfile
-from whichrank.source.shell import arguments
+from whichrank.source.shell import arguments, host_lists
 from whichrank.source.shell.step_size import host_file, number, option, written_before
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _rdma(shell: Interpreter, env: Environment, launch: Launch) -> Told | None:
 
 def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Environment) -> None:
     """What the launcher is told."""
-    launch.nodes = _number(shell, command, _NODES)
+    launch.nodes = _counted(shell, command, _number(shell, command, _NODES))
     launch.per_host = _number(shell, command, _PROCESSES)
     launch.total = _number(shell, command, _TOTAL)
     launch.rank = _told(shell, command, _RANK)
@@ -195,6 +195,19 @@ def _number(shell: Interpreter, command: list[Field], names: tuple[str, ...]) ->
             found = _count(shell, number(field._replace(text=high), name))
             return found._replace(exact=False) if found is not None and low else found
     return None
+
+
+def _counted(shell: Interpreter, command: list[Field], nodes: Count | None) -> Count | None:
+    """Where the script counts the lines of a file of hosts, that line is meant."""
+    field = option(command, frozenset({nodes.said})) if nodes is not None else None
+    used = re.findall(r"\$\{?(\w+)", field.raw) if field is not None else []
+    names = [name for name in used if name in shell.counted] or (list(shell.counted) if not used else [])
+    if nodes is None or len(names) != 1:  # without a name the outer shell put the number in
+        return nodes
+    line, file = shell.counted[names[0]]
+    if host_lists.rows(shell.allocation)[file].number != nodes.number:
+        return nodes
+    return nodes._replace(ref=shell.ref(line), said=f"{names[0]} ({host_lists.LINES_OF}${file})")
 
 
 def _told(shell: Interpreter, command: list[Field], names: tuple[str, ...]) -> Told | None:

@@ -11,7 +11,17 @@ from whichrank.facts.variables.releases import Release
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import rank_numbers
-from whichrank.source.shell import batch, branches, directives, documents, fitting, launchers, starting, texts
+from whichrank.source.shell import (
+    batch,
+    branches,
+    directives,
+    documents,
+    fitting,
+    host_lists,
+    launchers,
+    starting,
+    texts,
+)
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable, Written
@@ -73,6 +83,7 @@ class Interpreter:
         self.expanded_there = False  # the words of the present command were put together on every host
         self.randoms: dict[str, int] = {}  # variables that every host sets to a number of its own
         self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
+        self.counted: dict[str, tuple[int, str]] = {}  # variables that count lines of a file of hosts -> line and file
         self.numbers: dict[str, tuple[str, int]] = {}  # RANK and WORLD_SIZE as they are written, with the line
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
@@ -82,6 +93,7 @@ class Interpreter:
         end = batch.last_directive(text, self.first_line)
         for comment in script.comments:
             directives.directive(self, comment.text, comment.line, env, late=comment.line > end)
+        self.count_hosts(env)
         self.walk(script.body, env, sure=True)
         self.left_over(env)
         if not script.whole:
@@ -89,6 +101,11 @@ class Interpreter:
         from whichrank.source.shell.outcome import conclude
 
         return conclude(self)
+
+    def count_hosts(self, env: Environment) -> None:
+        """Lines of the scheduler's files of hosts, for scripts that count them."""
+        for file, count in host_lists.rows(self.allocation).items():
+            env.variables[host_lists.LINES_OF + file] = Variable(Value(str(count.number)), True)
 
     def left_over(self, env: Environment) -> None:
         """Functions that nothing here calls: of a library others call them, of a script nobody does."""
@@ -292,6 +309,11 @@ class Interpreter:
         self.per_task.pop(name, None)
         self.hostnames.pop(name, None)
         self.randoms.pop(name, None)
+        self.counted.pop(name, None)
+        if files := [
+            file for part in pieces(raw) if part.kind == "command" and (file := host_lists.counted(part.text))
+        ]:
+            self.counted[name] = line, files[0]
         own = re.fullmatch(r"\"?\$\{?(SLURM_(?:PROCID|NODEID|LOCALID))\}?\"?", raw)
         if own and not self.on_every_host:
             self.per_task[name] = own[1]

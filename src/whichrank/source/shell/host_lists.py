@@ -1,0 +1,49 @@
+"""Lists of a job's hosts that a scheduler leaves to its script: how many lines they have, and which is the first."""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.source.shell.allocation import Allocation, Count
+
+LINES_OF = "lines of "
+"""In front of a file's variable: the name (no variable is called so) under which its number of lines is known."""
+_FILE = r"\"?\$\{?(PBS_NODEFILE|LSB_DJOB_HOSTFILE)\}?\"?"
+_COUNTED = re.compile(
+    rf"\s*(?:cat\s+{_FILE}\s*\|\s*wc\s+-l|wc\s+-l\s*<?\s*{_FILE})(?:\s*\|\s*(?:awk|cut|tr|sed|xargs)\b[^|]*)?\s*"
+)
+_WHOLE = re.compile(rf"\"?\$\(\s*(?:cat\s+|<\s*){_FILE}\s*\)\"?|`\s*cat\s+{_FILE}\s*`")
+_LISTS = (
+    r"SKYPILOT_NODE_IPS|SLURM_(?:JOB_|STEP_)?NODELIST|PBS_NODEFILE|LSB_DJOB_HOSTFILE|LSB_HOSTS|COBALT_NODEFILE"
+    r"|PE_HOSTFILE|scontrol show hostnames?"
+)
+_LAST = re.compile(rf"[^|]*\b(?:{_LISTS})\b[^|]*\|(?:[^|]+\|)?\s*tail\s+(?:-n\s*1|-1|-n1|--lines[= ]1)\s*|"
+                   rf"\s*tail\s+(?:-n\s*1|-1|-n1)\s+\"?\$\{{?(?:{_LISTS})\}}?\"?\s*")  # fmt: skip
+
+
+def rows(size: Allocation) -> dict[str, Count]:
+    """For each file its lines: PBS writes one for each MPI process of a chunk (by default one), Torque one for each
+    `ppn`, LSF one for each slot."""
+    found = {}
+    if size.rows is not None:
+        found["PBS_NODEFILE"] = size.rows
+    if size.slots is not None and size.slots.said.startswith("-n"):
+        found["LSB_DJOB_HOSTFILE"] = size.slots
+    return found
+
+
+def counted(command: str) -> str:
+    """The file whose lines a command counts; empty where it counts each host once, or does something else."""
+    match = _COUNTED.fullmatch(command)
+    return next(filter(None, match.groups()), "") if match else ""
+
+
+def whole(raw: str) -> str:
+    """The file that a word puts in line by line: `$(cat $PBS_NODEFILE)`."""
+    match = _WHOLE.fullmatch(raw)
+    return next(filter(None, match.groups()), "") if match else ""
+
+
+def is_last(command: str) -> bool:
+    """It prints the last host of a list: `echo "$SKYPILOT_NODE_IPS" | tail -n 1`."""
+    return bool(_LAST.fullmatch(command))
