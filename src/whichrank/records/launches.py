@@ -95,6 +95,8 @@ class Launch(Struct):
     """What differs from task to task, filled in before the tasks exist."""
     drawn: tuple[Told, ...] = ()
     """Ports and names of the meeting that every host draws at random."""
+    last: Told | None = None
+    """The meeting point is the last host of the job, while rank 0 is on the first."""
     itself: tuple[Told, ...] = ()
     """Addresses that every host takes from its own name."""
 

@@ -276,6 +276,9 @@ def _per_host_values(launch: Launch) -> Iterator[Clash]:
     for told in launch.drawn:
         why = "every host draws its own at random, so they look for each other in different places"
         yield Clash(told.name, told.ref, why, "Draw it once before the tasks start.", (launch.ref,))
+    if launch.last is not None and launch.numbered:
+        why = "this is the last host of the list, and rank 0, which opens the store there, runs on the first"
+        yield Clash(launch.last.name, launch.last.ref, why, "Take the first host: head -n 1.", (launch.ref,))
     for told in launch.itself:
         why = "every host runs this, so each of them names itself as the meeting point"
         fix = "Take the first host of the job before the tasks start, and pass it to all of them."

@@ -12,12 +12,13 @@ from whichrank.source import rank_numbers
 from whichrank.source.formats import hostfile
 from whichrank.source.shell import arguments, host_lists
 from whichrank.source.shell.step_size import host_file, number, option, written_before
+from whichrank.source.shell.words import pieces
 
 if TYPE_CHECKING:
     from whichrank.source.shell.allocation import Count as Size
     from whichrank.source.shell.interpret import Interpreter
     from whichrank.source.shell.state import Environment
-    from whichrank.source.shell.words import Field
+    from whichrank.source.shell.words import Field, Lookup, Piece
 
 RDMA_NAMES = ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TIMEOUT", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_NET_GDR_LEVEL")
 _PRODUCTION = r"(?:^|[/_=.-])prod(?:uction)?(?:$|[/_.-])"
@@ -162,6 +163,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
         launch.port = Told("--master-port", DEFAULT_PORT, launch.ref) if launch.program != "accelerate" else None
     launch.itself = _named_after_itself(shell, launch, command)
     launch.drawn = _drawn(shell, command)
+    launch.last = _last_host(shell, launch, command)
 
 
 def one_port(shell: Interpreter, branches: list[list[Launch]]) -> None:
@@ -230,6 +232,29 @@ def _named_after_itself(shell: Interpreter, launch: Launch, command: list[Field]
     return tuple(found)
 
 
+def is_last_host(part: Piece, lookup: Lookup) -> bool:
+    """`$(scontrol show hostnames … | tail -n 1)`, or the last element of such a list."""
+    if part.kind == "command":
+        return host_lists.is_last(part.text)
+    value = lookup(part.text) if part.kind == "variable" and part.subscript == "-1" else None
+    return value is not None and bool(value.items) and all(host_lists.is_list(item.raw) for item in value.items or ())
+
+
+def _last_host(shell: Interpreter, launch: Launch, command: list[Field]) -> Told | None:
+    """The meeting point, where that is the last host of a list by which the hosts are numbered."""
+    numbered = option(command, frozenset(_RANK))
+    in_order = numbered is None if not launch.program else numbered is not None
+    if launch.address is None or not in_order or (numbered and not host_lists.IN_ORDER.search(numbered.raw)):
+        return None
+    field = option(command, frozenset((*_ADDRESS, *_ENDPOINT)))
+    raw = field.raw if field is not None else f"${launch.address.name}"
+    used = [shell.last_hosts[name] for name in re.findall(r"\$\{?(\w+)", raw) if name in shell.last_hosts]
+    direct = field is not None and any(is_last_host(part, lambda _name: None) for part in pieces(raw))
+    if not used and not direct:
+        return None
+    return Told(launch.address.name, "", shell.ref(used[0] if used else launch.address.ref.line))
+
+
 def _drawn(shell: Interpreter, command: list[Field]) -> tuple[Told, ...]:
     """Ports and names of the meeting that every host draws for itself."""
     found = [Told("MASTER_PORT", "", shell.ref(line)) for name, line in shell.randoms.items() if name == "MASTER_PORT"]
@@ -258,7 +283,7 @@ def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
     if launch.address is None and "MASTER_ADDR" in env.missing:  # a container drops it, and it would be wrong anyway
         made = env.missing["MASTER_ADDR"][0]
         launch.address = Told("MASTER_ADDR", made[-1].value.text, shell.ref(made[-1].line)) if made else None
-    launch.drawn = _drawn(shell, [])
+    launch.drawn, launch.last = _drawn(shell, []), _last_host(shell, launch, [])
     launch.itself = tuple(
         Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"
     )

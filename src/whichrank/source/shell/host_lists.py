@@ -10,15 +10,19 @@ LINES_OF = "lines of "
 """In front of a file's variable: the name (no variable is called so) under which its number of lines is known."""
 _FILE = r"\"?\$\{?(PBS_NODEFILE|LSB_DJOB_HOSTFILE)\}?\"?"
 _COUNTED = re.compile(
-    rf"\s*(?:cat\s+{_FILE}\s*\|\s*wc\s+-l|wc\s+-l\s*<?\s*{_FILE})(?:\s*\|\s*(?:awk|cut|tr|sed|xargs)\b[^|]*)?\s*"
+    rf"\s*(?:cat\s+{_FILE}\s*\|\s*wc\s+-l|wc\s+-l\s*<?\s*{_FILE})(?:\s*\|\s*(?:awk|cut|tr|sed|xargs)\b[^|]{{0,200}})?\s*"
 )
 _WHOLE = re.compile(rf"\"?\$\(\s*(?:cat\s+|<\s*){_FILE}\s*\)\"?|`\s*cat\s+{_FILE}\s*`")
 _LISTS = (
     r"SKYPILOT_NODE_IPS|SLURM_(?:JOB_|STEP_)?NODELIST|PBS_NODEFILE|LSB_DJOB_HOSTFILE|LSB_HOSTS|COBALT_NODEFILE"
     r"|PE_HOSTFILE|scontrol show hostnames?"
 )
-_LAST = re.compile(rf"[^|]*\b(?:{_LISTS})\b[^|]*\|(?:[^|]+\|)?\s*tail\s+(?:-n\s*1|-1|-n1|--lines[= ]1)\s*|"
-                   rf"\s*tail\s+(?:-n\s*1|-1|-n1)\s+\"?\$\{{?(?:{_LISTS})\}}?\"?\s*")  # fmt: skip
+_LAST = re.compile(
+    rf"[^|]{{0,200}}\b(?:{_LISTS})\b[^|]{{0,200}}\|(?:[^|]{{1,200}}\|)?\s*tail\s+(?:-n\s*1|-1|--lines[= ]1)\s*"
+    rf"|\s*tail\s+(?:-n\s*1|-1)\s+\"?\$\{{?(?:{_LISTS})\}}?\"?\s*"
+)
+IN_ORDER = re.compile(r"\$\{?(?:SKYPILOT_NODE_RANK|SLURM_NODEID|SLURM_PROCID|OMPI_COMM_WORLD_RANK|PMI(?:X)?_RANK)\b")
+"""Numbers of hosts and ranks that follow the order of these lists: the first host has rank 0."""
 
 
 def rows(size: Allocation) -> dict[str, Count]:
@@ -42,6 +46,11 @@ def whole(raw: str) -> str:
     """The file that a word puts in line by line: `$(cat $PBS_NODEFILE)`."""
     match = _WHOLE.fullmatch(raw)
     return next(filter(None, match.groups()), "") if match else ""
+
+
+def is_list(raw: str) -> bool:
+    """A word that becomes the hosts of the job, one after the other."""
+    return bool(re.search(rf"(?:\$\(|`)[^|]{{0,200}}\b(?:{_LISTS})\b", raw))
 
 
 def is_last(command: str) -> bool:

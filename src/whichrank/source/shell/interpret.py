@@ -84,6 +84,7 @@ class Interpreter:
         self.randoms: dict[str, int] = {}  # variables that every host sets to a number of its own
         self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
         self.counted: dict[str, tuple[int, str]] = {}  # variables that count lines of a file of hosts -> line and file
+        self.last_hosts: dict[str, int] = {}  # variables that hold the last host of the job's list
         self.numbers: dict[str, tuple[str, int]] = {}  # RANK and WORLD_SIZE as they are written, with the line
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
@@ -280,6 +281,7 @@ class Interpreter:
             return
         value = expand(raw, self.lookup(env))
         self.differs(name, raw, word.line)
+        self.takes_host(name, raw, word.line, env)
         self.count_ranks(name, raw, word.line)
         if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
             self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))
@@ -309,11 +311,6 @@ class Interpreter:
         self.per_task.pop(name, None)
         self.hostnames.pop(name, None)
         self.randoms.pop(name, None)
-        self.counted.pop(name, None)
-        if files := [
-            file for part in pieces(raw) if part.kind == "command" and (file := host_lists.counted(part.text))
-        ]:
-            self.counted[name] = line, files[0]
         own = re.fullmatch(r"\"?\$\{?(SLURM_(?:PROCID|NODEID|LOCALID))\}?\"?", raw)
         if own and not self.on_every_host:
             self.per_task[name] = own[1]
@@ -321,6 +318,16 @@ class Interpreter:
             self.hostnames[name] = line
         elif self.on_every_host and fitting.is_random(raw):
             self.randoms[name] = line
+
+    def takes_host(self, name: str, raw: str, line: int, env: Environment) -> None:
+        """Remember a variable that counts the hosts of the job or holds the last of them."""
+        self.counted.pop(name, None)
+        self.last_hosts.pop(name, None)
+        for part in pieces(raw):
+            if part.kind == "command" and (file := host_lists.counted(part.text)):
+                self.counted[name] = line, file
+            elif fitting.is_last_host(part, self.lookup(env)):
+                self.last_hosts[name] = line
 
     def count_ranks(self, name: str, raw: str, line: int) -> None:
         """RANK and WORLD_SIZE, of which one counts over all hosts and the other on one."""
