@@ -309,11 +309,11 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
 
 
 def _same_port(launches: list[Launch]) -> Iterator[Clash]:
-    """Jobs that one host runs side by side need a port each."""
+    """Containers that share a network need a port each."""
     here = [launch for launch in launches if launch.program in {"torchrun", "deepspeed"} and launch.port is not None]
     here = [launch for launch in here if not launch.everywhere and not launch.several][:16]
     for first, second in combinations(here, 2):
-        apart = first.network != second.network if first.network else first.host or second.host or not first.background
+        apart = not first.network or first.network != second.network
         if first.port is None or second.port is None or apart or first.ref == second.ref:
             continue
         if first.port.text == second.port.text and first.port.text.isdecimal() and first.port.text != "0":

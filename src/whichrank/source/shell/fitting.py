@@ -46,8 +46,29 @@ def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
     else:
         _task(shell, launch, env)
     arguments.check(shell, launch, command)
+    _beside_others(shell, launch, written=option(command, frozenset((*_PORT, *_ENDPOINT))) is not None)
     if launch not in shell.out.launches:
         shell.out.launches.append(launch)
+
+
+def _beside_others(shell: Interpreter, launch: Launch, *, written: bool) -> None:
+    """Jobs that one host runs side by side need a port each; a line that starts several jobs must write it."""
+    port = launch.port
+    alone = not (shell.host or shell.indoors or launch.everywhere or launch.several)
+    part = launch.rank is not None and launch.nodes is None  # of a job of which only a run tells the size
+    if launch.program not in {"torchrun", "deepspeed"} or not alone or part or port is None:
+        return
+    if not port.text.isdecimal() or port.text == "0":
+        return
+    others = [o for job, o in shell.running if job != shell.job and (written or o.ref != launch.ref)]
+    first = next((o for o in others if o.port is not None and o.port.text == port.text), None)
+    if first is not None and first.port is not None:
+        why = f"another job of this file runs at the same time and listens on {port.text} too"
+        clash = Clash(port.name, port.ref, why, "Give each job a port of its own.", (first.port.ref,))
+        if all(clash.why != other.why for other in shell.out.clashes):
+            shell.clash(clash)
+    if launch.background:
+        shell.running.append((shell.job, launch))
 
 
 def _program(command: list[Field]) -> str:

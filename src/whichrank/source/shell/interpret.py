@@ -9,6 +9,7 @@ from collections.abc import Callable
 from whichrank.facts.variables.environment import catalogue
 from whichrank.facts.variables.releases import Release
 from whichrank.model.evidence import Ref
+from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import rank_numbers
 from whichrank.source.shell import (
@@ -73,6 +74,9 @@ class Interpreter:
         self.target = ""  # where the commands of a group write to
         self.muted = False  # inside a command that only prints
         self.on_every_host = self.background = 0
+        self.job = self.jobs = 0  # which of the background jobs this is, and how many there were
+        self.running: list[tuple[int, Launch]] = []  # launches in the background since the last `wait`
+        self.indoors = 0  # inside containers with a network of their own
         self.allocation = Allocation()  # what the job asks its scheduler for
         self.host = ""  # that ssh goes to
         self.files: dict[str, Written] = {}  # files that the script writes, by name
@@ -193,9 +197,14 @@ class Interpreter:
                     self.node(step.node, here, sure=sure and not step.after)
                     self.target = kept
                     continue
+            job = self.job
+            if step.background:
+                self.jobs += 1
+                self.job = self.jobs
             self.background += step.background
             self.node(step.node, here, sure=sure and not step.after)
             self.background -= step.background
+            self.job = job
             if step.after:  # `cd x || exit` ends the script only if it fails
                 here.ended = False
 

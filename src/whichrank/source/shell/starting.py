@@ -101,9 +101,10 @@ def onward(
     shell.allocation = step_size.within(program, options, shell.allocation, shell.files)
     if program == "srun" and not shell.on_every_host:
         shell.early = _filled_in_early(shell, found, inner)
-    shell.on_every_host += every
+    indoors = step_size.has_own_network(program, options)
+    shell.on_every_host, shell.indoors = shell.on_every_host + every, shell.indoors + indoors
     behind(shell, command, found, redirects, env, inner, sure=sure)
-    shell.on_every_host -= every
+    shell.on_every_host, shell.indoors = shell.on_every_host - every, shell.indoors - indoors
     shell.allocation, shell.host, shell.early = kept, there, early
     if program == "exec" and sure and found.rest:
         env.ended = True
