@@ -87,6 +87,8 @@ class Launch(Struct):
     """Settings of NCCL that it gets."""
     own_nodes: Count | None = None
     """Hosts that the program itself, not its launcher, is told of."""
+    devices: Count | None = None
+    """GPUs of each host that the program, with Lightning's options, is told to use."""
     complete: bool = False
     """Every option of the launcher is known, and no variable or operator adds others (torchrun reads PET_*)."""
     numbered: bool = True

@@ -105,26 +105,37 @@ class Constants(Struct):
             return self.text(node.args[0], depth + 1)
         # os.environ.get("X", "default") and os.getenv: the default is what the file says.
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if (joined := self.joined(node, depth + 1)) is not None:
+            between = node.func.value if isinstance(node.func, ast.Attribute) else node
+            return self.text(between, depth + 1).join(text for text, _ in joined)
         if name in {"get", "getenv"} and len(node.args) == 2:
             return self.text(node.args[1], depth + 1)
         return UNKNOWN
 
-    def strings(self, node: ast.expr) -> list[tuple[str, int]] | None:
+    def joined(self, node: ast.expr, depth: int = 0) -> list[tuple[str, int]] | None:
+        """The words of `" ".join(words)`."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 1:
+            return None
+        between = node.func.value
+        text = node.func.attr == "join" and isinstance(between, ast.Constant) and isinstance(between.value, str)
+        return self.strings(node.args[0], depth) if text else None
+
+    def strings(self, node: ast.expr, depth: int = 0) -> list[tuple[str, int]] | None:
         """The words of a list that is not changed later, each with its line."""
-        if isinstance(node, ast.Name) and node.id in self.changed:
+        if depth > DEPTH_LIMIT or (isinstance(node, ast.Name) and node.id in self.changed):
             return None
         node = self.resolve(node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            left, right = self.strings(node.left), self.strings(node.right)
+            left, right = self.strings(node.left, depth + 1), self.strings(node.right, depth + 1)
             return None if left is None else left + (right or [(UNKNOWN, node.lineno)])
         if not isinstance(node, ast.List | ast.Tuple):
             return None
         words: list[tuple[str, int]] = []
         for item in node.elts:
             if isinstance(item, ast.Starred):
-                words += self.strings(item.value) or [(UNKNOWN, item.lineno)]
+                words += self.strings(item.value, depth + 1) or [(UNKNOWN, item.lineno)]
             else:
-                words.append((self.text(item), item.lineno))
+                words.append((self.text(item, depth + 1), item.lineno))
         return words
 
 

@@ -40,6 +40,7 @@ def _one(launch: Launch, *, beside: bool) -> Iterator[Clash]:
     sized = [*_devices(launch), *_copies(launch)]
     yield from sized or _threads(launch)
     yield from _total(launch)
+    yield from _trainer(launch)
     yield from _memory(launch, beside=beside)
     yield from _stopping(launch)
 
@@ -196,6 +197,19 @@ def _stopping(launch: Launch) -> Iterator[Clash]:
 
 def _bytes(number: int) -> str:
     return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
+
+
+def _trainer(launch: Launch) -> Iterator[Clash]:
+    """Under srun Lightning starts no processes: it refuses devices that are not the tasks of a node
+    (SLURMEnvironment.validate_settings)."""
+    tasks, devices = launch.tasks, launch.devices
+    if tasks is None or devices is None or not launch.everywhere or "tasks-per-node" not in tasks.said:
+        return
+    if tasks.number != devices.number:
+        told = f"{devices.said.lstrip('-')} is {devices.number}"
+        why = f"it is {tasks.number} and {told}, which Lightning refuses under srun: each task is one rank"
+        fix = f"Write --ntasks-per-node={devices.number}."
+        yield Clash(tasks.said, tasks.ref, why, fix, _also(devices))
 
 
 def _total(launch: Launch) -> Iterator[Clash]:
