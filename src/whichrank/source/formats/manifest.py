@@ -157,6 +157,10 @@ class Manifest(Struct):
             self.pod = node if node.get("containers") is not None else self.pod
             if path or self.kind == "Pod":
                 self.networks = pod_networks.of(node) or self.networks
+                if self.networks is None and not self.templated:
+                    self.networks = pod_networks.plain(node)
+        elif not self.form:
+            self.networks = pod_networks.of_values(node) or self.networks
         self.parts(node, scope, path, depth)
         self.around, (self.volumes, self.networks, self.pod) = kept, pod
 
@@ -183,7 +187,7 @@ class Manifest(Struct):
         elif manifest_keys.ENVIRONMENT.fullmatch(name) and other_parts.by_device(self, value):
             return
         elif manifest_keys.ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and variables.sets_something(value):
-            variables.block(self, value, f"{self.group}:{value.line}")
+            self.reached(variables.block(self, value, f"{self.group}:{value.line}"))
         elif value.kind == "scalar" and manifest_keys.is_setting(name) and not value.null:
             variables.record(self, name, value, key.line, scope)
         elif self.form != "kubernetes" and self.is_script(name, value, path):
@@ -238,15 +242,18 @@ class Manifest(Struct):
             self.elsewhere += [other_parts.Elsewhere(g.name, self.ref(g.line), scope, part) for g in given]
         if not judged:
             return
-        if self.networks is not None:
-            for clash in pod_networks.absent(self.networks, given, self.ref):
-                self.out.clashes.append(clash)
+        self.reached(given)
         self.started(node, scope, given, path)
         kept, self.around = self.around, [*self.around, *given]
         for key, value in node.entries():
             if key.text not in manifest_keys.OWN_PARTS and not manifest_keys.PROSE.fullmatch(key.text):
                 self.entry(key.text, key, value, scope, (*path, key.text), depth + 1)
         self.around = kept
+
+    def reached(self, given: list[Given]) -> None:
+        """Interfaces that variables name, and those that the pod has."""
+        if self.networks is not None:
+            self.out.clashes += pod_networks.absent(self.networks, given, self.ref)
 
     def job_of(self, node: Node, image: str) -> str:
         """The same for containers that are parts of one job."""
