@@ -187,7 +187,7 @@ class Manifest(Struct):
         elif manifest_keys.ENVIRONMENT.fullmatch(name) and other_parts.by_device(self, value):
             return
         elif manifest_keys.ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and variables.sets_something(value):
-            self.reached(variables.block(self, value, f"{self.group}:{value.line}"))
+            pod_networks.check(self, variables.block(self, value, f"{self.group}:{value.line}"))
         elif value.kind == "scalar" and manifest_keys.is_setting(name) and not value.null:
             variables.record(self, name, value, key.line, scope)
         elif self.form != "kubernetes" and self.is_script(name, value, path):
@@ -242,18 +242,13 @@ class Manifest(Struct):
             self.elsewhere += [other_parts.Elsewhere(g.name, self.ref(g.line), scope, part) for g in given]
         if not judged:
             return
-        self.reached(given)
+        pod_networks.check(self, given)
         self.started(node, scope, given, path)
         kept, self.around = self.around, [*self.around, *given]
         for key, value in node.entries():
             if key.text not in manifest_keys.OWN_PARTS and not manifest_keys.PROSE.fullmatch(key.text):
                 self.entry(key.text, key, value, scope, (*path, key.text), depth + 1)
         self.around = kept
-
-    def reached(self, given: list[Given]) -> None:
-        """Interfaces that variables name, and those that the pod has."""
-        if self.networks is not None:
-            self.out.clashes += pod_networks.absent(self.networks, given, self.ref)
 
     def job_of(self, node: Node, image: str) -> str:
         """The same for containers that are parts of one job."""
@@ -272,7 +267,7 @@ class Manifest(Struct):
                 words += self.split(part)
         if words:
             texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
-            shared, locked = workload.limits(node, self.volumes, self.unsaid(node))
+            shared, locked = workload.limits(node, self.volumes, forms.unsaid(self, node))
             size = workload.size(self.root, self.kind, node)._replace(shared=shared, locked=locked)
             if self.form == "compose" or self.pod is not None:
                 size = size._replace(grace=workload.grace(node, self.pod))
@@ -295,16 +290,6 @@ class Manifest(Struct):
         source = node.get("source")
         if source is not None and source.kind == "scalar":
             self.script("source", source, scope, given)
-
-    def unsaid(self, node: Node) -> int:
-        """The line of a container that gets the default of what its file does not say; 0 where others may say it."""
-        if self.form == "compose":
-            services = self.root.get("services")
-            keys = [key.line for key, value in services.entries() if value is node] if services is not None else []
-            return keys[0] if keys and node.get("extends") is None else 0
-        ipc = self.pod.get("hostIPC") if self.pod is not None else None
-        own = ipc is None or ipc.text.lower() != "true"
-        return node.line if self.pod is not None and own and not self.templated else 0
 
     def split(self, node: Node) -> list[Node]:
         """A command that is one string: compose splits it at blanks, without a shell."""

@@ -141,6 +141,17 @@ def index_of_pod(manifest: Manifest, words: list[Node]) -> None:
 _PLAIN = frozenset({"Job", "StatefulSet", "Deployment", "Pod"})
 
 
+def unsaid(manifest: Manifest, container: Node) -> int:
+    """The line of a container that gets the default of what its file does not say; 0 where others may say it."""
+    if manifest.form == "compose":
+        services = manifest.root.get("services")
+        keys = [key.line for key, value in services.entries() if value is container] if services is not None else []
+        return keys[0] if keys and container.get("extends") is None else 0
+    ipc = manifest.pod.get("hostIPC") if manifest.pod is not None else None
+    own = ipc is None or ipc.text.lower() != "true"
+    return container.line if manifest.pod is not None and own and not manifest.templated else 0
+
+
 def published_ports(manifest: Manifest) -> None:
     """Two services of compose that publish one port of the host; services with profiles may not run together."""
     services = manifest.root.get("services")

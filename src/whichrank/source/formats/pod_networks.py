@@ -6,12 +6,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node
 from whichrank.source.shell.embedded import Given
+
+if TYPE_CHECKING:
+    from whichrank.source.formats.manifest import Manifest
 
 _ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 _VARIABLES = frozenset({"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"})
@@ -91,7 +94,13 @@ def _names(text: str) -> list[str]:
     return [str(name).strip() if name else f"net{index}" for index, name in enumerate(given, 1)]
 
 
-def absent(networks: Networks, given: list[Given], ref: Callable[[int], Ref]) -> Iterator[Clash]:
+def check(manifest: Manifest, given: list[Given]) -> None:
+    """Interfaces that variables name, and those that the pod has."""
+    if manifest.networks is not None:
+        manifest.out.clashes += _absent(manifest.networks, given, manifest.ref)
+
+
+def _absent(networks: Networks, given: list[Given], ref: Callable[[int], Ref]) -> Iterator[Clash]:
     """Variables that ask for an interface which the pod does not have."""
     for item in given:
         text = item.text

@@ -12,17 +12,7 @@ from whichrank.model.evidence import Ref
 from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import rank_numbers
-from whichrank.source.shell import (
-    batch,
-    branches,
-    directives,
-    documents,
-    fitting,
-    host_lists,
-    launchers,
-    starting,
-    texts,
-)
+from whichrank.source.shell import batch, branches, directives, documents, held, launchers, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable, Written
@@ -98,7 +88,7 @@ class Interpreter:
         end = batch.last_directive(text, self.first_line)
         for comment in script.comments:
             directives.directive(self, comment.text, comment.line, env, late=comment.line > end)
-        self.count_hosts(env)
+        held.count_hosts(self, env)
         self.walk(script.body, env, sure=True)
         self.left_over(env)
         if not script.whole:
@@ -106,11 +96,6 @@ class Interpreter:
         from whichrank.source.shell.outcome import conclude
 
         return conclude(self)
-
-    def count_hosts(self, env: Environment) -> None:
-        """Lines of the scheduler's files of hosts, for scripts that count them."""
-        for file, count in host_lists.rows(self.allocation).items():
-            env.variables[host_lists.LINES_OF + file] = Variable(Value(str(count.number)), True)
 
     def left_over(self, env: Environment) -> None:
         """Functions that nothing here calls: of a library others call them, of a script nobody does."""
@@ -289,9 +274,7 @@ class Interpreter:
             self.element(name, index[1:-1], Word(raw, word.line), env)
             return
         value = expand(raw, self.lookup(env))
-        self.differs(name, raw, word.line)
-        self.takes_host(name, raw, word.line, env)
-        self.count_ranks(name, raw, word.line)
+        held.take(self, name, raw, word.line, env)
         if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
             self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))
         if printed := launchers.prints_environment(raw):
@@ -314,37 +297,6 @@ class Interpreter:
         if not arrays and array_name not in named and any(not f.known or "'" in f.text for f in found):
             return [item]
         return [Word(shlex.quote(field.text), field.line) for field in found]
-
-    def differs(self, name: str, raw: str, line: int) -> None:
-        """Remember a value that is another one in each task or on each host."""
-        self.per_task.pop(name, None)
-        self.hostnames.pop(name, None)
-        self.randoms.pop(name, None)
-        own = re.fullmatch(r"\"?\$\{?(SLURM_(?:PROCID|NODEID|LOCALID))\}?\"?", raw)
-        if own and not self.on_every_host:
-            self.per_task[name] = own[1]
-        elif self.on_every_host and fitting.is_own_name(raw):
-            self.hostnames[name] = line
-        elif self.on_every_host and fitting.is_random(raw):
-            self.randoms[name] = line
-
-    def takes_host(self, name: str, raw: str, line: int, env: Environment) -> None:
-        """Remember a variable that counts the hosts of the job or holds the last of them."""
-        self.counted.pop(name, None)
-        self.last_hosts.pop(name, None)
-        for part in pieces(raw):
-            if part.kind == "command" and (file := host_lists.counted(part.text)):
-                self.counted[name] = line, file
-            elif fitting.is_last_host(part, self.lookup(env)):
-                self.last_hosts[name] = line
-
-    def count_ranks(self, name: str, raw: str, line: int) -> None:
-        """RANK and WORLD_SIZE, of which one counts over all hosts and the other on one."""
-        if name not in {"RANK", "LOCAL_RANK", "WORLD_SIZE"}:
-            return
-        self.numbers[name] = raw, line
-        if (found := rank_numbers.in_script(self.numbers, self.ref)) is not None:
-            self.clash(found)
 
     def clash(self, found: Clash) -> None:
         if found not in self.out.clashes:
