@@ -31,6 +31,9 @@ TABLE = 'OLD_ENV = {{"NCCL_BLOCKING_WAIT": "{}"}}\n'
         (NAMES.format('args.append(f"{k}={v}")'), SET),
         (NAMES.format('print(f"dropping {k}={v}"); del env[k]'), []),
         (NAMES.format('problems.append(f"{k} is {v}, which is slow")'), []),
+        (NAMES.format('assert env[k] == v, f"{k}={env[k]}, wanted {v}"'), []),
+        (NAMES.format('if env[k] != v: raise SystemExit(f"{k}={env[k]}")'), []),
+        (NAMES.replace("for k, v in SLOW.items():", "if SLOW.items() <= env.items():").format("exit(1)"), []),
         (TABLE.format("TORCH_NCCL_BLOCKING_WAIT"), []),
         (TABLE.format("makes collectives wait"), []),
         (TABLE.format("maybe"), [("NCCL_BLOCKING_WAIT=maybe:", 1)]),
@@ -98,9 +101,9 @@ DETERMINED = "entrypoint: python t.py\nenvironment:\n  environment_variables:\n 
         (POD.format("", "NCCL_IB_HCA", "mlx5_0", "nvidia.com/gpu"), [("NCCL_IB_HCA", 8)]),
         (POD.format("", "NCCL_LOG_PATTERN", "x", "nvidia.com/gpu"), []),
         (POD.format("", "NCCL_LOG_PATTERN", "x", "cpu"), [("NCCL_LOG_PATTERN", 8)]),
-        (RAY.format("", "NCCL_TOPO_FILE"), [("NCCL_IB_HCA", 5)]),
+        (RAY.format("", "HF_HOME"), [("NCCL_IB_HCA", 5)]),
         (RAY.format("", "NCCL_IB_HCA"), []),
-        (RAY.format(", resources: {limits: {nvidia.com/gpu: 8}}", "NCCL_TOPO_FILE"), []),
+        (RAY.format(", resources: {limits: {nvidia.com/gpu: 8}}", "HF_HOME"), []),
         (DETERMINED.format("NCCL_IB_DISABLE", "NCCL_TIMEOUT"), [("NCCL_IB_DISABLE", 4), ("NCCL_TIMEOUT", 5)]),
         (DETERMINED.format("NCCL_IB_DISABLE", "NCCL_IB_DISABLE"), []),
         (DETERMINED.format("OMP_NUM_THREADS", "NCCL_IB_DISABLE"), []),
@@ -308,3 +311,30 @@ def test_texts_made_of_one_another_stay_bounded():
 def test_lists_of_hosts_cost_linear_time(judge):
     with cost.at_most(1):
         judge("cat $PBS_NODEFILE " + "SLURM_NODELIST $( " * 100_000)
+
+
+def test_a_launcher_kept_in_a_variable_of_the_script():
+    text = """#SBATCH --gres=gpu:4
+N={}
+RUN="torchrun --nnodes $SLURM_NNODES --nproc_per_node $N --rdzv_backend c10d --rdzv_endpoint $HEAD"
+srun bash -c "$RUN t.py --name 'a \\"b\\"'"
+"""
+    assert said(text.format(8), "job.sbatch") == [("--nproc_per_node", 4)]
+    assert said(text.format(4), "job.sbatch") == []
+
+
+MAKE = "{}:\n\tTORCH_DISTRIBUTED_DEBUG=DETAIL torchrun --standalone t.py\n"
+COMPOSE = "services:\n  {}:\n    image: i\n    environment: {{CUDA_LAUNCH_BLOCKING: '1'}}\n    command: torchrun --standalone t.py\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "place"),
+    [
+        (MAKE, "Makefile", ("TORCH_DISTRIBUTED_DEBUG=DETAIL", 2)),
+        (COMPOSE, "compose.yml", ("CUDA_LAUNCH_BLOCKING=1", 4)),
+    ],
+)
+def test_costly_settings_belong_into_a_block_for_debugging(text, name, place):
+    assert said(text.format("train"), name) == [place]
+    assert said(text.format("train-debug"), name) == []
+    assert said(text.format("smoke"), name) == []

@@ -52,8 +52,10 @@ def _sets_nothing(use: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
     parent = above.get(node)
     while parent is not None and _passes_on(parent, node):
         node, parent = parent, above.get(parent)
-    if isinstance(parent, ast.Compare):
-        return node in parent.comparators and all(isinstance(op, ast.In | ast.NotIn) for op in parent.ops)
+    if isinstance(parent, ast.Compare):  # also `WANTED.items() <= os.environ.items()`
+        return True
+    if isinstance(parent, ast.BinOp):  # `OLD.keys() & os.environ.keys()`: the names alone
+        return isinstance(parent.op, ast.BitAnd | ast.Sub)
     around = above.get(parent) if isinstance(parent, ast.comprehension) else parent
     if not isinstance(around, ast.For | ast.ListComp | ast.SetComp | ast.GeneratorExp):
         return False
@@ -64,9 +66,10 @@ def _worked_with(node: ast.AST) -> list[ast.AST]:
     """The nodes below, without what is only printed."""
     found = [node]
     for each in found:
+        message = each.msg if isinstance(each, ast.Assert) else None
         for child in ast.iter_child_nodes(each):
             printed = isinstance(child, ast.Call) and (last_name(child.func) in _PRINTS or _collects_a_sentence(child))
-            if not printed:
+            if not printed and child is not message and not isinstance(child, ast.Raise):
                 found.append(child)
     return found
 

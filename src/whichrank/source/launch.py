@@ -204,6 +204,29 @@ _TRIAL = re.compile(
 _STAGE = re.compile(r"(?:[A-Z]+_)?(?:ENV|ENVIRONMENT|STAGE|TIER)")
 
 
+_COSTLY = frozenset({"CUDA_LAUNCH_BLOCKING", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG"})
+_HEAD = re.compile(r"\s*(?:function\s+|def\s+|class\s+)?([\w./ -]{1,80}?)\s*(?:\(.*|:(?!=).*)")
+_ROWS_ABOVE = 400
+
+
+def _in_a_trial(rows: list[str], line: int) -> bool:
+    """One of the blocks around this line has a name for debugging or tests: a target, a service, a function."""
+    depth = _indented(rows[line - 1]) if 0 < line <= len(rows) else 0
+    for row in reversed(rows[max(0, line - 1 - _ROWS_ABOVE) : line - 1]):
+        if not depth:
+            return False
+        if row.strip() and not row.lstrip().startswith("#") and _indented(row) < depth:
+            depth = _indented(row)
+            head = _HEAD.match(row[:200])
+            if head and _TRIAL.search(head[1]):
+                return True
+    return False
+
+
+def _indented(row: str) -> int:
+    return len(row) - len(row.lstrip())
+
+
 def _described(out: SettingsFile, text: str, label: str) -> None:
     """What the file's name and comments say of the job, where nothing firmer does."""
     about = "\n".join(_HEADING.findall(text)[:12])
@@ -211,6 +234,8 @@ def _described(out: SettingsFile, text: str, label: str) -> None:
     if said or _PRODUCTION.search(PurePosixPath(label).name):
         out.production.add(label)
     out.trial = bool(_TRIAL.search(PurePosixPath(label).name) or _TRIAL.search(about))
+    rows = text.split("\n")
+    out.trial_lines = {a.ref.line for a in out.assignments if a.name in _COSTLY and _in_a_trial(rows, a.ref.line)}
     out.production.update(
         a.scope
         for a in out.assignments

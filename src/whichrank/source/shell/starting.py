@@ -101,6 +101,8 @@ def onward(
     shell.allocation = step_size.within(program, options, shell.allocation, shell.files)
     if program == "srun" and not shell.on_every_host:
         shell.early = _filled_in_early(shell, found, inner)
+    if not found.script:
+        found = found._replace(rest=[_filled(shell, field, env) for field in found.rest])
     indoors = step_size.has_own_network(program, options)
     shell.on_every_host, shell.indoors = shell.on_every_host + every, shell.indoors + indoors
     behind(shell, command, found, redirects, env, inner, sure=sure)
@@ -162,6 +164,15 @@ def behind(
             start(shell, found.rest, [], inner, sure=sure)
     elif program in {"docker", "podman", "nerdctl", "ray"}:
         arrive(shell, inner)
+
+
+def _filled(shell: Interpreter, field: Field, env: Environment) -> Field:
+    """A word with the variables put in that only this shell knows; what is started does not have them."""
+    own = [env.variables.get(piece.text) for piece in pieces(field.raw) if piece.kind == "variable"]
+    if not any(v is not None and not v.exported and v.value.text.strip(UNKNOWN) for v in own):
+        return field
+    made = keep_unknown(field.raw, shell.lookup(env))
+    return field._replace(raw='"' + made.replace("\\", r"\\").replace('"', r"\"") + '"')
 
 
 def _inner_text(shell: Interpreter, field: Field, env: Environment) -> str:
