@@ -324,7 +324,12 @@ srun bash -c "$RUN t.py --name 'a \\"b\\"'"
 
 
 MAKE = "{}:\n\tTORCH_DISTRIBUTED_DEBUG=DETAIL torchrun --standalone t.py\n"
-COMPOSE = "services:\n  {}:\n    image: i\n    environment: {{CUDA_LAUNCH_BLOCKING: '1'}}\n    command: torchrun --standalone t.py\n"
+COMPOSE = """services:
+  {}:
+    image: i
+    environment: {{CUDA_LAUNCH_BLOCKING: "1"}}
+    command: torchrun --standalone t.py
+"""
 
 
 @pytest.mark.parametrize(
@@ -338,3 +343,14 @@ def test_costly_settings_belong_into_a_block_for_debugging(text, name, place):
     assert said(text.format("train"), name) == [place]
     assert said(text.format("train-debug"), name) == []
     assert said(text.format("smoke"), name) == []
+
+
+def test_numbers_that_slurm_leaves_to_its_script():
+    text = """#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=8
+srun --ntasks-per-node=1 torchrun --nnodes={} --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=$H t.py
+"""
+    assert said(text.format("$SLURM_NTASKS"), "job.sbatch") == [("--nnodes", 3)]
+    assert said(text.format("$SLURM_NNODES"), "job.sbatch") == []
+    there = text.replace("torchrun", "bash -c 'torchrun").replace("t.py", "t.py'")
+    assert said(there.format("$SLURM_NTASKS"), "job.sbatch") == []

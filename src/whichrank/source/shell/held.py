@@ -14,10 +14,25 @@ if TYPE_CHECKING:
     from whichrank.source.shell.interpret import Interpreter
 
 
+_NODES = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+_TASKS = ("SLURM_NTASKS", "SLURM_NPROCS")
+_EACH = ("SLURM_NTASKS_PER_NODE",)
+OF_A_STEP = frozenset((*_NODES, *_TASKS, *_EACH))
+"""Variables that srun sets anew for what it starts."""
+
+
 def count_hosts(shell: Interpreter, env: Environment) -> None:
-    """Lines of the scheduler's files of hosts, for scripts that count them."""
-    for file, count in host_lists.rows(shell.allocation).items():
+    """Numbers that the scheduler leaves to its script: variables of Slurm, lines of files of hosts."""
+    size = shell.allocation
+    for file, count in host_lists.rows(size).items():
         env.variables[host_lists.LINES_OF + file] = Variable(Value(str(count.number)), True)
+    tasks = size.started
+    if tasks is None and size.tasks is not None and size.nodes is not None:
+        tasks = size.tasks.times(size.nodes.number)
+    for names, number in ((_NODES, size.nodes), (_TASKS, tasks), (_EACH, size.tasks)):
+        if number is not None and shell.by_slurm:
+            there = Variable(Value(str(number.number), fixed=False), True)
+            env.variables.update({name: there for name in names if name not in env.variables})
 
 
 def take(shell: Interpreter, name: str, raw: str, line: int, env: Environment) -> None:

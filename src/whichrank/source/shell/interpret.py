@@ -66,6 +66,7 @@ class Interpreter:
         self.on_every_host = self.background = 0
         self.job = self.jobs = 0  # which of the background jobs this is, and how many there were
         self.running: list[tuple[int, Launch]] = []  # launches in the background since the last `wait`
+        self.by_slurm = False
         self.indoors = 0  # inside containers with a network of their own
         self.allocation = Allocation()  # what the job asks its scheduler for
         self.host = ""  # that ssh goes to
@@ -88,6 +89,7 @@ class Interpreter:
         end = batch.last_directive(text, self.first_line)
         for comment in script.comments:
             directives.directive(self, comment.text, comment.line, env, late=comment.line > end)
+        self.by_slurm = any(comment.text.startswith("#SBATCH") for comment in script.comments)
         held.count_hosts(self, env)
         self.walk(script.body, env, sure=True)
         self.left_over(env)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash
-from whichrank.source.shell import batch, directives, documents, fitting, launchers, step_size, texts
+from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, step_size, texts
 from whichrank.source.shell.passage import SHELLS
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Environment
 from whichrank.source.shell.syntax import parse
@@ -204,6 +204,9 @@ def srun(shell: Interpreter, command: list[Field], env: Environment) -> Environm
     why = f"{where} without ALL passes only the variables that it lists to the ranks"
     cut = Cut(why, "Write --export=ALL,…, or add the name to the list.", line)
     inner = env.through(None if passes is None else (lambda name: name in passes), cut)
+    for name in held.OF_A_STEP:
+        inner.variables.pop(name, None)
+        inner.missing.pop(name, None)
     for name, text in found.sets if found is not None else ():
         shell.assign(name, Value(text), line, inner, sure=True, exported=True)
     return inner
