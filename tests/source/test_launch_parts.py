@@ -101,6 +101,7 @@ DETERMINED = "entrypoint: python t.py\nenvironment:\n  environment_variables:\n 
         (POD.format("", "NCCL_IB_HCA", "mlx5_0", "nvidia.com/gpu"), [("NCCL_IB_HCA", 8)]),
         (POD.format("", "NCCL_LOG_PATTERN", "x", "nvidia.com/gpu"), []),
         (POD.format("", "NCCL_LOG_PATTERN", "x", "cpu"), [("NCCL_LOG_PATTERN", 8)]),
+        (POD.format("", "NCCL_IB_HCA", "mlx5_0", "nvidia.com/gpu").replace("image: t", "envFrom: [{}]"), []),
         (RAY.format("", "HF_HOME"), [("NCCL_IB_HCA", 5)]),
         (RAY.format("", "NCCL_IB_HCA"), []),
         (RAY.format(", resources: {limits: {nvidia.com/gpu: 8}}", "HF_HOME"), []),

@@ -106,8 +106,8 @@ def _asked_for(node: ast.Call, constants: Constants, ref: Callable[[ast.AST], Re
         found["hosts"] = Count(int(match[1]), ref(shape), "j") if match else None
         found["ranks"] = Count(int(match[2]), ref(shape), "j") if match else None
     environments = [k.value for k in node.keywords if k.arg and k.arg in _ENVIRONMENTS]
-    commanded = bool(_command(node, constants))
-    if sum(count is not None for count in found.values()) + bool(environments) + commanded < 2:
+    stated = sum(count is not None for count in found.values())
+    if stated + bool(environments) < 2 and not (stated and _command(node, constants)):
         return None
     own = {
         name: Told(name, constants.text(value), ref(place))

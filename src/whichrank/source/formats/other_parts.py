@@ -21,6 +21,7 @@ class Part(NamedTuple):
     """A container that is no rank, and what to say of its settings."""
 
     why: str
+    """Empty where ranks may have the same settings from elsewhere."""
     fix: str
     judged: bool = False
     """Its values are looked at as those of ranks are."""
@@ -59,10 +60,13 @@ def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part 
         return _INIT
     if manifest.form != "kubernetes" or workload.gpus(container) is not None:
         return None
-    if "headGroupSpec" in path:
-        return _HEAD if any(workload.gpus(each) for each in _workers(manifest.root)) else None
+    head = "headGroupSpec" in path
     pod = manifest.pod.get("containers") if manifest.pod is not None else None
-    return _BESIDE if pod is not None and any(workload.gpus(each) for each in pod.items) else None
+    ranks = [each for each in (_workers(manifest.root) if head else pod.items if pod else ()) if workload.gpus(each)]
+    if not ranks:
+        return None
+    part = _HEAD if head else _BESIDE
+    return part if all(each.get("envFrom") is None for each in ranks) else part._replace(why="")
 
 
 def _workers(root: Node) -> Iterator[Node]:
@@ -93,10 +97,5 @@ def tell(manifest: Manifest) -> None:
     there = {a.name for a in manifest.out.assignments if a.scope not in apart}
     for name, ref, _, part in manifest.elsewhere:
         counts = is_read(name) if part is _INIT else name in catalogue()
-        if counts and name not in there and not (part is _HEAD and _unknown(manifest.root)):
+        if counts and name not in there and part.why:
             manifest.out.lost.append(Lost(name, ref, part.why, part.fix))
-
-
-def _unknown(root: Node) -> bool:
-    """The workers take variables over from elsewhere."""
-    return any(each.get("envFrom") is not None for each in _workers(root))
