@@ -185,6 +185,10 @@ def test_lines_of_a_file_of_hosts(asked, counted, found):
     assert said(PBS.format(asked, counted), "job.pbs") == ([("N", 2)] if found else [])
 
 
+def test_lines_that_only_a_run_would_count():
+    assert said(PBS.format(TWICE, "wc -l < $PBS_NODEFILE").partition("\n")[2].replace("=$N", "=2"), "job.pbs") == []
+
+
 def test_the_length_of_an_array():
     text = "#SBATCH --nodes=2\nH=(a b c)\nsrun torchrun --nnodes=${#H[@]} --rdzv-backend=c10d --rdzv-endpoint=a t.py\n"
     assert said(text, "job.sbatch") == [("--nnodes", 3)]

@@ -205,7 +205,7 @@ _STAGE = re.compile(r"(?:[A-Z]+_)?(?:ENV|ENVIRONMENT|STAGE|TIER)")
 
 
 _COSTLY = frozenset({"CUDA_LAUNCH_BLOCKING", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG"})
-_HEAD = re.compile(r"\s*(?:function\s+|def\s+|class\s+)?([\w./ -]{1,80}?)\s*(?:\(.*|:(?!=).*)")
+_HEAD = re.compile(r"(?:(?:function|def|class) )?([^:(=]{1,80})(?:\(|:(?!=))")
 _ROWS_ABOVE = 400
 
 
@@ -217,7 +217,7 @@ def _in_a_trial(rows: list[str], line: int) -> bool:
             return False
         if row.strip() and not row.lstrip().startswith("#") and _indented(row) < depth:
             depth = _indented(row)
-            head = _HEAD.match(row[:200])
+            head = _HEAD.match(row.lstrip())
             if head and _TRIAL.search(head[1]):
                 return True
     return False

@@ -228,7 +228,8 @@ def _counted(shell: Interpreter, command: list[Field], nodes: Count | None) -> C
     if nodes is None or len(names) != 1:  # without a name the outer shell put the number in
         return nodes
     line, file = shell.counted[names[0]]
-    if host_lists.rows(shell.allocation)[file].number != nodes.number:
+    rows = host_lists.rows(shell.allocation).get(file)
+    if rows is None or rows.number != nodes.number:
         return nodes
     return nodes._replace(ref=shell.ref(line), said=f"{names[0]} ({host_lists.LINES_OF}${file})")
 

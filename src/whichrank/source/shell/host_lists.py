@@ -10,7 +10,7 @@ LINES_OF = "lines of "
 """In front of a file's variable: the name (no variable is called so) under which its number of lines is known."""
 _FILE = r"\"?\$\{?(PBS_NODEFILE|LSB_DJOB_HOSTFILE)\}?\"?"
 _COUNTED = re.compile(
-    rf"\s*(?:cat\s+{_FILE}\s*\|\s*wc\s+-l|wc\s+-l\s*<?\s*{_FILE})(?:\s*\|\s*(?:awk|cut|tr|sed|xargs)\b[^|]{{0,200}})?\s*"
+    rf" ?(?:cat +{_FILE} ?\| ?wc +-l|wc +-l ?<? ?{_FILE})(?: ?\| ?(?:awk|cut|tr|sed|xargs)\b[^|]{{0,200}})? ?"
 )
 _WHOLE = re.compile(rf"\"?\$\(\s*(?:cat\s+|<\s*){_FILE}\s*\)\"?|`\s*cat\s+{_FILE}\s*`")
 _LISTS = (
@@ -38,7 +38,7 @@ def rows(size: Allocation) -> dict[str, Count]:
 
 def counted(command: str) -> str:
     """The file whose lines a command counts; empty where it counts each host once, or does something else."""
-    match = _COUNTED.fullmatch(command)
+    match = _COUNTED.fullmatch(" ".join(command.split()))
     return next(filter(None, match.groups()), "") if match else ""
 
 
