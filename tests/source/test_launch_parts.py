@@ -359,3 +359,24 @@ srun --ntasks-per-node=1 torchrun --nnodes={} --nproc-per-node=8 --rdzv-backend=
     assert said(text.format("$SLURM_NNODES"), "job.sbatch") == []
     there = text.replace("torchrun", "bash -c 'torchrun").replace("t.py", "t.py'")
     assert said(there.format("$SLURM_NTASKS"), "job.sbatch") == []
+
+
+@pytest.mark.parametrize("kind", ["kubectl apply -f -", "cat > job.yaml"])
+def test_a_manifest_in_a_here_document(kind):
+    text = f"{kind} <<E\n{POD.format('', 'NCCL_IB_DISABLE', 'true', 'cpu')}E\n"
+    assert said(text, "submit.sh") == [("NCCL_IB_DISABLE=true", 9)]
+
+
+MPI = "mpirun -H a:8,b:8 -np 16 -x NCCL_ALGO {}python t.py"
+
+
+def test_the_first_host_may_start_all_ranks():
+    text = 'if [ "$NODE_RANK" = 0 ]; then\n  export NCCL_ALGO=Ring\n  {}\nelse\n  echo waits\nfi\n{}\n'
+    assert said(text.format(MPI.format(""), ""), "run.sh") == []
+    one = "torchrun --nnodes=2 --node-rank=$NODE_RANK --master-addr=a t.py"
+    assert said(text.format("echo first", one), "run.sh") == [("NCCL_ALGO", 2)]
+
+
+def test_a_value_that_is_handed_on():
+    text = "(export NCCL_DEBUG=INFO; mpirun -H a:8,b:8 -np 16 -x {} python t.py)\n"
+    assert said(text.format('NCCL_DEBUG="$NCCL_DEBUG"'), "run.sh") == []
