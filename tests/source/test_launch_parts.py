@@ -380,3 +380,27 @@ def test_the_first_host_may_start_all_ranks():
 def test_a_value_that_is_handed_on():
     text = "(export NCCL_DEBUG=INFO; mpirun -H a:8,b:8 -np 16 -x {} python t.py)\n"
     assert said(text.format('NCCL_DEBUG="$NCCL_DEBUG"'), "run.sh") == []
+
+
+OWN = """apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - image: a
+      env: [{{name: {}, value: "{}"}}]
+      command: [sh, -c, 'echo "${}"; torchrun --standalone t.py']
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "used", "found"),
+    [
+        ("NCCL_SPEED_CLASS", "8", "NCCL_SPEED_CLASS", False),
+        ("NCCL_SPEED_CLASS", "8", "OTHER", True),
+        ("NCCL_SOCKET_IFNAMES", "eth0", "NCCL_SOCKET_IFNAMES", True),
+        ("HF_TOKEN", "${HF_TOKEN}", "OTHER", False),
+        ("LD_LIBRARY_PATH", "/x:$LD_LIBRARY_PATH", "OTHER", True),
+    ],
+)
+def test_names_that_the_file_itself_uses(name, value, used, found):
+    assert said(OWN.format(name, value, used), "job.yaml") == ([(name, 6)] if found else [])

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from whichrank.facts.variables.environment import in_family, is_read
 from whichrank.facts.variables.releases import said_in
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count
@@ -180,12 +181,21 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
         out = SettingsFile.empty(label, "unread")
         out.unread, out.note = True, "it is nested too deeply"
         return out
+    _refers_to_itself(out, text)
     _described(out, text, label)
     _said_gpus(out, text, label)
     launch_fit.check(out, text)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
     return out
+
+
+def _refers_to_itself(out: SettingsFile, text: str) -> None:
+    """Names that no library reads and that some script of the file does (`$NCCL_SPEED_CLASS`) are its own."""
+    unknown = {a.name for a in out.assignments if in_family(a.name) and not is_read(a.name)}
+    mentioned = unknown & set(re.findall(r"\$[{(]?([A-Z][A-Z0-9_]{2,80})", text)) if unknown else unknown
+    if mentioned:
+        out.assignments[:] = [a._replace(used=a.used or a.name in mentioned) for a in out.assignments]
 
 
 _PRODUCTION = re.compile(r"(?:^|[-_.])prod(?:uction)?(?:[-_.]|$)", re.IGNORECASE)
