@@ -87,6 +87,8 @@ class Launch(Struct):
     """Settings of NCCL that it gets."""
     own_nodes: Count | None = None
     """Hosts that the program itself, not its launcher, is told of."""
+    devices: Count | None = None
+    """GPUs of each host that the program, with Lightning's options, is told to use."""
     complete: bool = False
     """Every option of the launcher is known, and no variable or operator adds others (torchrun reads PET_*)."""
     numbered: bool = True
@@ -95,6 +97,8 @@ class Launch(Struct):
     """What differs from task to task, filled in before the tasks exist."""
     drawn: tuple[Told, ...] = ()
     """Ports and names of the meeting that every host draws at random."""
+    last: Told | None = None
+    """The meeting point is the last host of the job, while rank 0 is on the first."""
     itself: tuple[Told, ...] = ()
     """Addresses that every host takes from its own name."""
 

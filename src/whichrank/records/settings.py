@@ -116,6 +116,8 @@ class SettingsFile(Struct):
     """Scopes that a production job runs in; the label of the file for all of it."""
     trial: bool = False
     """It is for debugging or tests, by its name or its comments."""
+    trial_lines: set[int] = field(default_factory=set)
+    """Lines of costly settings in a part of it that is, such as a target `debug:`."""
     containers: list[tuple[str, str, str]] = field(default_factory=list)
     """Scope, image and job of each container."""
     included: dict[str, bool] = field(default_factory=dict)

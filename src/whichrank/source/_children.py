@@ -57,8 +57,7 @@ def _found(node: ast.AST, reader: _Dictionaries) -> Iterator[Child]:
             elif _speaks_of_env(target) and isinstance(node.value, ast.Dict | ast.Call):
                 yield Child(node, reader.pairs(node.value)[0], fresh=False, starts=False)
     elif isinstance(node, ast.Dict):
-        if id(node) not in reader.names_only:
-            yield from _dictionary(node, reader)
+        yield from _dictionary(node, reader)
     elif isinstance(node, ast.FunctionDef) and "env" in node.name.lower():
         for inner in ast.walk(node):
             if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Dict):
@@ -175,6 +174,8 @@ class _Dictionaries:
     def _literal(self, node: ast.Dict, depth: int) -> tuple[list[Pair], bool]:
         found: list[Pair] = []
         fresh = True
+        if id(node) in self.names_only:
+            return found, fresh
         for key, value in zip(node.keys, node.values, strict=True):
             if key is not None:
                 found += named(key, value, key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -12,6 +12,11 @@ from whichrank.records.settings import UNKNOWN
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 DEPTH_LIMIT = 8
+LONGEST = 1 << 17
+"""Linux starts no program with a longer argument or variable."""
+_MOST_WORDS = 4096
+_MOST_STEPS = 300_000
+"""Texts that are put together of one another grow with each level."""
 
 
 class Constants(Struct):
@@ -25,6 +30,8 @@ class Constants(Struct):
     """Names of dictionaries that take over others later: `env.update(os.environ)`."""
     added: dict[str, list[tuple[ast.expr, ast.expr, ast.AST]]] = field(default_factory=dict)
     """Name of a dictionary -> keys and values that are put into it later."""
+
+    steps: int = 0
 
     @classmethod
     def of(cls, tree: ast.AST) -> Constants:
@@ -79,17 +86,16 @@ class Constants(Struct):
 
     def text(self, node: ast.expr, depth: int = 0) -> str:
         """The string of an expression, with UNKNOWN for what only running the program would tell."""
-        if depth > DEPTH_LIMIT:
+        self.steps += 1
+        if depth > DEPTH_LIMIT or self.steps > _MOST_STEPS:
             return UNKNOWN
         if isinstance(node, ast.Constant):
             return str(node.value)
         if isinstance(node, ast.JoinedStr):
-            return "".join(
-                self.text(part.value if isinstance(part, ast.FormattedValue) else part, depth + 1)
-                for part in node.values
-            )
+            parts = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
+            return _together(self.text(part, depth + 1) for part in parts)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return self.text(node.left, depth + 1) + self.text(node.right, depth + 1)
+            return _together(self.text(part, depth + 1) for part in (node.left, node.right))
         if isinstance(node, ast.Call):
             return self._called(node, depth)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
@@ -105,27 +111,53 @@ class Constants(Struct):
             return self.text(node.args[0], depth + 1)
         # os.environ.get("X", "default") and os.getenv: the default is what the file says.
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if (joined := self.joined(node, depth + 1)) is not None:
+            between = self.text(node.func.value, depth + 1) if isinstance(node.func, ast.Attribute) else ""
+            return _together(part for text, _ in joined for part in (between, text)).removeprefix(between)
         if name in {"get", "getenv"} and len(node.args) == 2:
             return self.text(node.args[1], depth + 1)
         return UNKNOWN
 
-    def strings(self, node: ast.expr) -> list[tuple[str, int]] | None:
+    def joined(self, node: ast.expr, depth: int = 0) -> list[tuple[str, int]] | None:
+        """The words of `" ".join(words)`."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 1:
+            return None
+        between = node.func.value
+        text = node.func.attr == "join" and isinstance(between, ast.Constant) and isinstance(between.value, str)
+        return self.strings(node.args[0], depth) if text else None
+
+    def strings(self, node: ast.expr, depth: int = 0) -> list[tuple[str, int]] | None:
         """The words of a list that is not changed later, each with its line."""
-        if isinstance(node, ast.Name) and node.id in self.changed:
+        self.steps += 1
+        spent = depth > DEPTH_LIMIT or self.steps > _MOST_STEPS
+        if spent or (isinstance(node, ast.Name) and node.id in self.changed):
             return None
         node = self.resolve(node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            left, right = self.strings(node.left), self.strings(node.right)
+            left, right = self.strings(node.left, depth + 1), self.strings(node.right, depth + 1)
             return None if left is None else left + (right or [(UNKNOWN, node.lineno)])
         if not isinstance(node, ast.List | ast.Tuple):
             return None
         words: list[tuple[str, int]] = []
         for item in node.elts:
+            if len(words) > _MOST_WORDS:
+                return None
             if isinstance(item, ast.Starred):
-                words += self.strings(item.value) or [(UNKNOWN, item.lineno)]
+                words += self.strings(item.value, depth + 1) or [(UNKNOWN, item.lineno)]
             else:
-                words.append((self.text(item), item.lineno))
+                words.append((self.text(item, depth + 1), item.lineno))
         return words
+
+
+def _together(parts: Iterable[str]) -> str:
+    made: list[str] = []
+    length = 0
+    for part in parts:
+        made.append(part)
+        length += len(part)
+        if length > LONGEST:
+            return UNKNOWN
+    return "".join(made)
 
 
 def returns(function: Function) -> Iterator[ast.expr]:

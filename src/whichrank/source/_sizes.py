@@ -11,6 +11,7 @@ from whichrank.records.launches import Count, Launch, Told
 from whichrank.source._constants import Constants
 from whichrank.source._environ import pairs, sets
 from whichrank.source.nodes import last_name
+from whichrank.source.shell.embedded import run_command
 
 _PER_HOST = {
     "spawn": "nprocs", "start_processes": "nprocs", "Trainer": "devices", "Fabric": "devices",
@@ -30,7 +31,7 @@ _INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 
 
 def launches(
-    tree: ast.AST, constants: Constants, names: frozenset[str], ref: Callable[[ast.AST], Ref]
+    tree: ast.AST, constants: Constants, names: frozenset[str], ref: Callable[[ast.AST], Ref], lines: list[str]
 ) -> Iterator[Launch]:
     """Calls that start ranks or ask for a job; a program that is a rank itself where it joins a process group."""
     backend = _backend(tree, constants, ref)
@@ -47,6 +48,7 @@ def launches(
         if called not in _PER_HOST and (asked := _asked_for(node, constants, ref)) is not None:
             asked.backend = backend
             yield asked
+            yield from _commanded(node, asked, constants, lines)
         if called not in _PER_HOST:
             continue
         launch = Launch(called, ref(node), per_host=_count(node, _PER_HOST[called], constants, ref), backend=backend)
@@ -92,13 +94,20 @@ def _backend(tree: ast.AST, constants: Constants, ref: Callable[[ast.AST], Ref])
 
 def _asked_for(node: ast.Call, constants: Constants, ref: Callable[[ast.AST], Ref]) -> Launch | None:
     """A call that asks a scheduler or a cloud for a job; what it is given may be in calls among its arguments."""
-    calls = [node, *(k.value for k in node.keywords if isinstance(k.value, ast.Call))]
+    given = [constants.resolve(k.value) for k in node.keywords]
+    calls = [node, *(each for each in given if isinstance(each, ast.Call))]
     found = {
         what: next((c for call in calls for name in names if (c := _count(call, name, constants, ref))), None)
         for what, names in _ASKED.items()
     }
+    found["gpus"] = found["gpus"] or _limit(given, constants, ref)
+    if (shape := next((k.value for k in node.keywords if k.arg == "j"), None)) is not None:  # TorchX: "2x8"
+        match = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,3})", constants.text(shape))
+        found["hosts"] = Count(int(match[1]), ref(shape), "j") if match else None
+        found["ranks"] = Count(int(match[2]), ref(shape), "j") if match else None
     environments = [k.value for k in node.keywords if k.arg and k.arg in _ENVIRONMENTS]
-    if sum(count is not None for count in found.values()) + bool(environments) < 2:
+    stated = sum(count is not None for count in found.values())
+    if stated + bool(environments) < 2 and not (stated and _command(node, constants)):
         return None
     own = {
         name: Told(name, constants.text(value), ref(place))
@@ -109,6 +118,50 @@ def _asked_for(node: ast.Call, constants: Constants, ref: Callable[[ast.AST], Re
     launch.interfaces = tuple(own[n] for n in _INTERFACES if n in own)
     launch.address = own.get("MASTER_ADDR")
     return launch
+
+
+def _limit(given: list[ast.expr], constants: Constants, ref: Callable[[ast.AST], Ref]) -> Count | None:
+    """`limits={"nvidia.com/gpu": 4}` of Kubernetes, on its own or in the call that makes resources of it."""
+    parts = [
+        *given,
+        *(constants.resolve(k.value) for each in given if isinstance(each, ast.Call) for k in each.keywords),
+    ]
+    for part in parts:
+        for key, value in zip(part.keys, part.values, strict=True) if isinstance(part, ast.Dict) else ():
+            text = constants.text(value)
+            if isinstance(key, ast.Constant) and key.value == "nvidia.com/gpu" and re.fullmatch(r"[1-9]\d{0,2}", text):
+                return Count(int(text), ref(value), "nvidia.com/gpu")
+    return None
+
+
+def _command(node: ast.Call, constants: Constants) -> list[tuple[str, int]]:
+    """The words that a call which describes a container or a role has it run; none where no launcher is among them."""
+    words: list[tuple[str, int]] = []
+    for name in ("entrypoint", "command", "cmd", "args"):
+        given = next((k.value for k in node.keywords if k.arg == name), None)
+        known = constants.resolve(given) if given is not None else None
+        if known is None or given is None:
+            continue
+        last = known.elts[-1] if isinstance(known, ast.List) and known.elts else known
+        script = constants.joined(constants.resolve(last))
+        if script is not None:  # sh -c "…": the words as they stand in the program, each on its line
+            words = script
+        elif (listed := constants.strings(given)) is not None:
+            words += listed
+        elif isinstance(known, ast.Constant) and isinstance(known.value, str):
+            words.append((known.value, known.lineno))
+    return words if any(re.search(r"torchrun|torch\.distributed\.run", text) for text, _ in words) else []
+
+
+def _commanded(node: ast.Call, asked: Launch, constants: Constants, lines: list[str]) -> Iterator[Launch]:
+    """The launch that such a command is, with what the call gives it."""
+    words = _command(node, constants)
+    if not words:
+        return
+    found = run_command([(text, text, line) for text, line in words], asked.ref.source, lines, [])
+    for launch in found.launches:
+        launch.hosts, launch.gpus, launch.everywhere = asked.hosts, asked.gpus, asked.hosts is not None
+        yield launch
 
 
 def _count(node: ast.Call, name: str, constants: Constants, ref: Callable[[ast.AST], Ref]) -> Count | None:

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from whichrank.facts.variables.environment import in_family, is_read
 from whichrank.facts.variables.releases import said_in
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count
@@ -180,12 +181,21 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
         out = SettingsFile.empty(label, "unread")
         out.unread, out.note = True, "it is nested too deeply"
         return out
+    _refers_to_itself(out, text)
     _described(out, text, label)
     _said_gpus(out, text, label)
     launch_fit.check(out, text)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
     return out
+
+
+def _refers_to_itself(out: SettingsFile, text: str) -> None:
+    """Names that no library reads and that some script of the file does (`$NCCL_SPEED_CLASS`) are its own."""
+    unknown = {a.name for a in out.assignments if in_family(a.name) and not is_read(a.name)}
+    mentioned = unknown & set(re.findall(r"\$[{(]?([A-Z][A-Z0-9_]{2,80})", text)) if unknown else unknown
+    if mentioned:
+        out.assignments[:] = [a._replace(used=a.used or a.name in mentioned) for a in out.assignments]
 
 
 _PRODUCTION = re.compile(r"(?:^|[-_.])prod(?:uction)?(?:[-_.]|$)", re.IGNORECASE)
@@ -204,6 +214,29 @@ _TRIAL = re.compile(
 _STAGE = re.compile(r"(?:[A-Z]+_)?(?:ENV|ENVIRONMENT|STAGE|TIER)")
 
 
+_COSTLY = frozenset({"CUDA_LAUNCH_BLOCKING", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG"})
+_HEAD = re.compile(r"(?:(?:function|def|class) )?([^:(=]{1,80})(?:\(|:(?!=))")
+_ROWS_ABOVE = 400
+
+
+def _in_a_trial(rows: list[str], line: int) -> bool:
+    """One of the blocks around this line has a name for debugging or tests: a target, a service, a function."""
+    depth = _indented(rows[line - 1]) if 0 < line <= len(rows) else 0
+    for row in reversed(rows[max(0, line - 1 - _ROWS_ABOVE) : line - 1]):
+        if not depth:
+            return False
+        if row.strip() and not row.lstrip().startswith("#") and _indented(row) < depth:
+            depth = _indented(row)
+            head = _HEAD.match(row.lstrip())
+            if head and _TRIAL.search(head[1]):
+                return True
+    return False
+
+
+def _indented(row: str) -> int:
+    return len(row) - len(row.lstrip())
+
+
 def _described(out: SettingsFile, text: str, label: str) -> None:
     """What the file's name and comments say of the job, where nothing firmer does."""
     about = "\n".join(_HEADING.findall(text)[:12])
@@ -211,6 +244,8 @@ def _described(out: SettingsFile, text: str, label: str) -> None:
     if said or _PRODUCTION.search(PurePosixPath(label).name):
         out.production.add(label)
     out.trial = bool(_TRIAL.search(PurePosixPath(label).name) or _TRIAL.search(about))
+    rows = text.split("\n")
+    out.trial_lines = {a.ref.line for a in out.assignments if a.name in _COSTLY and _in_a_trial(rows, a.ref.line)}
     out.production.update(
         a.scope
         for a in out.assignments

@@ -40,6 +40,7 @@ def _one(launch: Launch, *, beside: bool) -> Iterator[Clash]:
     sized = [*_devices(launch), *_copies(launch)]
     yield from sized or _threads(launch)
     yield from _total(launch)
+    yield from _trainer(launch)
     yield from _memory(launch, beside=beside)
     yield from _stopping(launch)
 
@@ -55,7 +56,12 @@ def _hosts(launch: Launch) -> Iterator[Clash]:
         return
     if nodes.number > hosts.number or (launch.everywhere and hosts.exact and nodes.number < hosts.number):
         why = f"{nodes.number} hosts are expected and {hosts.said} means {hosts.number}"
-        yield Clash(nodes.said, nodes.ref, why, f"Write {nodes.said}={hosts.number}.", (launch.ref, hosts.ref))
+        fix = f"Write {nodes.said}={hosts.number}."
+        if "lines of" in nodes.said:
+            fix = "Count each host once: sort -u … | wc -l. The file has a line for each rank or slot of a host."
+        elif "parallelism" in hosts.said:
+            fix = f"Write parallelism: {nodes.number}, so that all pods run together."
+        yield Clash(nodes.said, nodes.ref, why, fix, (launch.ref, hosts.ref))
 
 
 def _unread(launches: list[Launch]) -> Iterator[Clash]:
@@ -193,6 +199,19 @@ def _bytes(number: int) -> str:
     return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
 
 
+def _trainer(launch: Launch) -> Iterator[Clash]:
+    """Under srun Lightning starts no processes: it refuses devices that are not the tasks of a node
+    (SLURMEnvironment.validate_settings)."""
+    tasks, devices = launch.tasks, launch.devices
+    if tasks is None or devices is None or not launch.everywhere or "tasks-per-node" not in tasks.said:
+        return
+    if tasks.number != devices.number:
+        told = f"{devices.said.lstrip('-')} is {devices.number}"
+        why = f"it is {tasks.number} and {told}, which Lightning refuses under srun: each task is one rank"
+        fix = f"Write --ntasks-per-node={devices.number}."
+        yield Clash(tasks.said, tasks.ref, why, fix, _also(devices))
+
+
 def _total(launch: Launch) -> Iterator[Clash]:
     """Ranks in all, and what hosts and places make."""
     hosts, tasks, total, slots = launch.hosts, launch.tasks, launch.total, launch.slots
@@ -271,6 +290,9 @@ def _per_host_values(launch: Launch) -> Iterator[Clash]:
     for told in launch.drawn:
         why = "every host draws its own at random, so they look for each other in different places"
         yield Clash(told.name, told.ref, why, "Draw it once before the tasks start.", (launch.ref,))
+    if launch.last is not None and launch.numbered:
+        why = "this is the last host of the list, and rank 0, which opens the store there, runs on the first"
+        yield Clash(launch.last.name, launch.last.ref, why, "Take the first host: head -n 1.", (launch.ref,))
     for told in launch.itself:
         why = "every host runs this, so each of them names itself as the meeting point"
         fix = "Take the first host of the job before the tasks start, and pass it to all of them."
@@ -301,11 +323,11 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
 
 
 def _same_port(launches: list[Launch]) -> Iterator[Clash]:
-    """Jobs that one host runs side by side need a port each."""
+    """Containers that share a network need a port each."""
     here = [launch for launch in launches if launch.program in {"torchrun", "deepspeed"} and launch.port is not None]
     here = [launch for launch in here if not launch.everywhere and not launch.several][:16]
     for first, second in combinations(here, 2):
-        apart = first.network != second.network if first.network else first.host or second.host or not first.background
+        apart = not first.network or first.network != second.network
         if first.port is None or second.port is None or apart or first.ref == second.ref:
             continue
         if first.port.text == second.port.text and first.port.text.isdecimal() and first.port.text != "0":

@@ -79,7 +79,7 @@ class _Program(Struct):
         for child in children(self.tree, self.constants, names):
             if child.node not in dead:
                 self.child(child)
-        self.out.launches += _sizes.launches(self.tree, self.constants, names, self.ref)
+        self.out.launches += _sizes.launches(self.tree, self.constants, names, self.ref, self.lines)
         self.late(names, dead)
         self.out.torch, self.out.nccl = self.release
 

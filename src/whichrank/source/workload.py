@@ -50,7 +50,16 @@ def hosts(root: Node, kind: str) -> Count | None:
     if jobs is not None:
         return _of_job_set(jobs.items)
     mode = spec.get("completionMode")
-    return _count(spec, "completions") if kind == "Job" and mode is not None and mode.text == "Indexed" else None
+    return _at_once(spec) if kind == "Job" and mode is not None and mode.text == "Indexed" else None
+
+
+def _at_once(job: Node) -> Count | None:
+    """Pods of an indexed job that run together: `parallelism`, 1 by default (SetDefaults_Job of Kubernetes)."""
+    pods, together = _count(job, "completions"), _count(job, "parallelism")
+    if pods is None or (together is None and job.get("parallelism") is not None):
+        return pods or together
+    together = together or Count(1, pods.line, "parallelism (1 by default)")
+    return pods if pods.number <= together.number else together
 
 
 def _of_job_set(jobs: list[Node]) -> Count | None:
@@ -59,7 +68,7 @@ def _of_job_set(jobs: list[Node]) -> Count | None:
     many = _count(node, "replicas") if node is not None else None
     for name in ("template", "spec"):
         node = node.get(name) if node is not None else None
-    pods = _count(node, "completions", "parallelism") if node is not None else None
+    pods = (_at_once(node) or _count(node, "parallelism")) if node is not None else None
     return pods.times(many.number if many is not None else 1) if pods is not None else None
 
 
@@ -111,7 +120,7 @@ def size(root: Node, kind: str, container: Node) -> Allocation:
     count = _count(workers, "replicas") or Count(1, workers.line, "replicas")
     each = _count(spec, "slotsPerWorker")
     slots = each.times(count.number)._replace(said=f"slotsPerWorker times {count.number} workers") if each else None
-    inner = next(_containers(workers), None)
+    inner = next(containers(workers), None)
     return Allocation(count, gpus(inner) if inner is not None else None, slots=slots)
 
 
@@ -120,11 +129,12 @@ def roles(root: Node, kind: str) -> Iterator[tuple[str, Node, Count, Node]]:
     spec = root.get("spec")
     replicas = spec.get("pytorchReplicaSpecs") if spec is not None and kind == "PyTorchJob" else None
     for key, part in replicas.entries() if replicas is not None else ():
-        for container in _containers(part):
+        for container in containers(part):
             yield key.text, part, _count(part, "replicas") or Count(1, part.line, "replicas"), container
 
 
-def _containers(part: Node) -> Iterator[Node]:
+def containers(part: Node) -> Iterator[Node]:
+    """Those of a part that has a template of its pods."""
     node: Node | None = part
     for name in ("template", "spec", "containers"):
         node = node.get(name) if node is not None else None
@@ -151,7 +161,7 @@ def stated(root: Node, kind: str) -> Iterator[tuple[Count, Count]]:
     for group in groups.items if groups is not None else ():
         started = group.get("rayStartParams")
         told = _count(started, "num-gpus") if started is not None else None
-        for inner in _containers(group):
+        for inner in containers(group):
             if told is not None and (found := gpus(inner)) is not None:
                 yield told, found
 

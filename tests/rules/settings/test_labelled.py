@@ -27,6 +27,7 @@ FOLDERS = [
     unpacked("launch_round_6.tar.xz") / "launch_round_6",
     unpacked("launch_round_8.tar.xz") / "launch_round_8",
     unpacked("launch_round_9.tar.xz") / "launch_round_9",
+    unpacked("launch_round_14.tar.xz") / "launch_round_14",
 ]
 
 

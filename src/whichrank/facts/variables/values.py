@@ -180,6 +180,20 @@ def _torch_int(variable: Variable, value: str) -> Problem | None:
         return Problem(f"PyTorch stops reading '{value}' at the first letter: it becomes {read}")
     if variable.values[:1] == ("..",) and not int(variable.values[1]) <= read <= int(variable.values[2]):
         return Problem(f"{read} is outside {variable.values[1]} to {variable.values[2]}")
+    return _other_unit(variable.name, read)
+
+
+# Defaults of the time for a dump were 2000 to 60000 (ProcessGroupNCCL.cpp of 2.3 to 2.13), and tests of PyTorch's
+# users go down to 500. The monitor's heartbeat is 480 or 600 s; whole minutes in milliseconds begin at days of seconds.
+_LEAST_MS, _LONG_S, _MINUTE_MS = 400, 300_000, 60_000
+
+
+def _other_unit(name: str, read: int) -> Problem | None:
+    """Seconds where milliseconds are read, and the other way round."""
+    if name.endswith("_WAIT_TIMEOUT_DUMP_MILSEC") and 0 < read < _LEAST_MS:
+        return Problem(f"the unit is milliseconds: a dump has {read} ms; {read} s are {read * 1000}")
+    if name.endswith("_TIMEOUT_SEC") and read >= _LONG_S and read % _MINUTE_MS == 0:
+        return Problem(f"the unit is seconds: these are {read // 3600} hours; {read} ms are {read // 1000}")
     return None
 
 

@@ -15,7 +15,9 @@ that meet at different ports; RANK that counts on its own host only; a batch of 
 its parts; a host that stands twice in DeepSpeed's hostfile; settings of NCCL where every program communicates by
 gloo; configurations of DeepSpeed and Accelerate that these refuse or ignore; loader workers on the 64 MiB of /dev/shm
 that containers have by default; workers that are left more time to stop than what stops them; a batch script that
-starts torchrun on its first host only; units that hide the GPUs or the network.
+starts torchrun on its first host only; units that hide the GPUs or the network; pods of an indexed job that don't run
+together; lines of $PBS_NODEFILE counted as hosts, where each rank has one; the last host of a list as the meeting
+point, while rank 0 is on the first; tasks of srun that are not the devices of Lightning's trainer.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.
@@ -25,7 +27,9 @@ captured environment, and not those inside branches. For a launch it takes the n
 directives of Slurm, PBS, LSF, SGE and Flux, options of srun, mpirun, jsrun, torchrun, accelerate and deepspeed,
 hostfiles that the script writes, `--gpus` of docker, limits and replicas of Kubernetes, compose, SkyPilot, dstack,
 Nomad and HTCondor, CUDA_VISIBLE_DEVICES, Trainer(…), mp.spawn(…), calls of Python that ask a scheduler or a cloud
-for a job, and arguments of the training program (`--trainer.num_nodes`, `--backend`). A number that only a run would
+for a job or describe a container, and arguments of the training program (`--trainer.num_nodes`, `--backend`). A pod
+that is not on its host's network, that no annotation attaches to another and that asks for nothing but CPUs, memory and
+GPUs has eth0 and lo. A number that only a run would
 tell is not judged.
 
 Example: `TORCH_NCCL_BLOCKING_WAIT=1` with `TORCH_NCCL_DUMP_ON_TIMEOUT=1`: there will be no dump.

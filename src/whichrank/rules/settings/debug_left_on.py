@@ -74,8 +74,11 @@ def judge(settings: Settings) -> list[Finding] | NotEvaluated:
     if settings.purpose:
         return unsaid
     trials = {file.label for file in settings.files if file.trial or file.kind in _LIVE}
+    lines = {(file.label, line) for file in settings.files for line in file.trial_lines}
     found: list[Finding] = []
     for a in settings.assignments():
+        if (a.ref.source, a.ref.line) in lines:
+            continue
         if a.value and {a.scope, a.ref.source} & marked:
             found += [finding for finding in _judge(a, "in production") if finding.severity != "info"]
         elif a.sure and a.ref.source not in trials and (a.value or "").lower() in _COSTLY.get(a.name, ()):

@@ -12,7 +12,8 @@ Example: NCCL_ALGO=Ring on rank 3 and nowhere else: that rank runs another algor
 
 Fix: set it from one place for all ranks.
 
-Limits: programs that set variables after their environment was captured are not seen.
+Limits: services of compose that are jobs of their own (a launcher for one host, other profiles) may differ.
+Programs that set variables after their environment was captured are not seen.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ Why it happens: the environment takes any name, and a variable that is not read 
 
 How it decides: by the catalogue of all variables over all releases, and a table of those of other libraries. Other
 names of these and of builds (CUDA_, UCX_, FI_, SLURM_, NCCL_HOME, network plugins…) are left alone unless they are a
-slip away from one of the table, and so are helper variables of a script that it refers to itself.
+slip away from one of the table, and so are helper variables of a script that it refers to itself, names of a container
+beside the one with the GPUs, and names that a program keeps in a table to warn of them or to take them out.
 
 Example: `export NCCL_SOCKET_IFNAMES=eth0` → NCCL_SOCKET_IFNAME.
 

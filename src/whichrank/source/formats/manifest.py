@@ -18,7 +18,7 @@ from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
 from whichrank.source import workload
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats import manifest_forms as forms
-from whichrank.source.formats import manifest_keys, pod_networks, trainer_config
+from whichrank.source.formats import manifest_keys, other_parts, pod_networks, trainer_config
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node, parse
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.allocation import Count as Size
@@ -67,7 +67,8 @@ class Manifest(Struct):
     """"kubernetes", "compose", "sky", "dstack", "ray", "github", "no-environment", or empty."""
     kind: str = ""
     group: str = ""
-    inits: list[tuple[str, Ref]] = field(default_factory=list)
+    elsewhere: list[other_parts.Elsewhere] = field(default_factory=list)
+    """Variables of containers that are no ranks."""
     budget: int = VISIT_LIMIT
     around: list[Given] = field(default_factory=list)
     """Variables of the blocks around a script."""
@@ -92,7 +93,7 @@ class Manifest(Struct):
             forms.sky(self)
         else:
             self.visit(self.root, self.group, (), 0)
-        forms.init_containers(self)
+        other_parts.tell(self)
         if self.form == "compose":
             forms.published_ports(self)
         if self.budget < 0:
@@ -156,6 +157,10 @@ class Manifest(Struct):
             self.pod = node if node.get("containers") is not None else self.pod
             if path or self.kind == "Pod":
                 self.networks = pod_networks.of(node) or self.networks
+                if self.networks is None and not self.templated:
+                    self.networks = pod_networks.plain(node)
+        elif not self.form:
+            self.networks = pod_networks.of_values(node) or self.networks
         self.parts(node, scope, path, depth)
         self.around, (self.volumes, self.networks, self.pod) = kept, pod
 
@@ -179,8 +184,10 @@ class Manifest(Struct):
             forms.config_map(self, key, value, scope)
         elif name == "runtimeEnvYAML" and value.kind == "scalar":
             self.runtime_environment(value)
+        elif manifest_keys.ENVIRONMENT.fullmatch(name) and other_parts.by_device(self, value):
+            return
         elif manifest_keys.ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and variables.sets_something(value):
-            variables.block(self, value, f"{self.group}:{value.line}")
+            pod_networks.check(self, variables.block(self, value, f"{self.group}:{value.line}"))
         elif value.kind == "scalar" and manifest_keys.is_setting(name) and not value.null:
             variables.record(self, name, value, key.line, scope)
         elif self.form != "kubernetes" and self.is_script(name, value, path):
@@ -217,31 +224,37 @@ class Manifest(Struct):
         """A container's environment, and the command that runs in it."""
         image = node.get("image")
         same = f"{image.text}" if image is not None and image.kind == "scalar" else str(node.line)
-        group = self.group if self.form == "kubernetes" else f"{self.group}/{same}"
+        group = self.job_of(node, same)
         scope = f"{group}:{node.line}"
         given: list[Given] = []
-        init = "initContainers" in path
-        if not init:
+        part = other_parts.part_of(self, node, path)
+        judged = part is None or part.judged
+        if judged:
             self.out.containers.append((scope, same, group))
         for key, value in node.entries():
             if key.text in forms.IMAGES:
                 self.image(value, scope, whole=False)
             elif manifest_keys.ENVIRONMENT.fullmatch(key.text) and value.kind in {"map", "list"}:
-                given += variables.block(self, value, scope, judged=not init)
+                given += variables.block(self, value, scope, judged=judged)
             elif key.text == "build" and (arguments := value.get("args")) is not None:
                 forms.build_arguments(self, arguments, {g.name for g in given})
-        if init:
-            self.inits += [(g.name, self.ref(g.line)) for g in given]
+        if part is not None:
+            self.elsewhere += [other_parts.Elsewhere(g.name, self.ref(g.line), scope, part) for g in given]
+        if not judged:
             return
-        if self.networks is not None:
-            for clash in pod_networks.absent(self.networks, given, self.ref):
-                self.out.clashes.append(clash)
+        pod_networks.check(self, given)
         self.started(node, scope, given, path)
         kept, self.around = self.around, [*self.around, *given]
         for key, value in node.entries():
             if key.text not in manifest_keys.OWN_PARTS and not manifest_keys.PROSE.fullmatch(key.text):
                 self.entry(key.text, key, value, scope, (*path, key.text), depth + 1)
         self.around = kept
+
+    def job_of(self, node: Node, image: str) -> str:
+        """The same for containers that are parts of one job."""
+        if self.form == "kubernetes":
+            return self.group
+        return f"{self.group}/{image}{forms.own_job(node) if self.form == 'compose' else ''}"
 
     def started(self, node: Node, scope: str, given: list[Given], path: tuple[str, ...]) -> None:
         """The command of a container, run with the variables that it gives."""
@@ -254,7 +267,7 @@ class Manifest(Struct):
                 words += self.split(part)
         if words:
             texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
-            shared, locked = workload.limits(node, self.volumes, self.unsaid(node))
+            shared, locked = workload.limits(node, self.volumes, forms.unsaid(self, node))
             size = workload.size(self.root, self.kind, node)._replace(shared=shared, locked=locked)
             if self.form == "compose" or self.pod is not None:
                 size = size._replace(grace=workload.grace(node, self.pod))
@@ -277,16 +290,6 @@ class Manifest(Struct):
         source = node.get("source")
         if source is not None and source.kind == "scalar":
             self.script("source", source, scope, given)
-
-    def unsaid(self, node: Node) -> int:
-        """The line of a container that gets the default of what its file does not say; 0 where others may say it."""
-        if self.form == "compose":
-            services = self.root.get("services")
-            keys = [key.line for key, value in services.entries() if value is node] if services is not None else []
-            return keys[0] if keys and node.get("extends") is None else 0
-        ipc = self.pod.get("hostIPC") if self.pod is not None else None
-        own = ipc is None or ipc.text.lower() != "true"
-        return node.line if self.pod is not None and own and not self.templated else 0
 
     def split(self, node: Node) -> list[Node]:
         """A command that is one string: compose splits it at blanks, without a shell."""
@@ -387,6 +390,7 @@ class Manifest(Struct):
         if node.kind == "map":
             repository, tag = node.get("repository", "name"), node.get("tag", "version")
             text = f"{repository.text if repository else ''}:{tag.text if tag else ''}"
+            text = of_gpus.text if (of_gpus := node.get("cuda")) is not None else text
         self.pin(release_in(text), "" if whole else scope)
 
     def pin(self, release: Release, scope: str) -> None:

@@ -1,4 +1,4 @@
-"""Parts of manifests with rules of their own: SkyPilot, ConfigMaps, init containers, build arguments."""
+"""Parts of manifests with rules of their own: SkyPilot, ConfigMaps, build arguments."""
 
 from __future__ import annotations
 
@@ -93,6 +93,27 @@ def filled_in_by_compose(manifest: Manifest, words: list[Node], given: list[Give
                     manifest.out.lost.append(lost)
 
 
+_ONE_HOST = re.compile(r"--standalone\b|--nnodes[= ](?:1|1:1)(?![\d:])")
+
+
+def own_job(service: Node) -> str:
+    """What sets a service apart from the others, if it is no part of a job with them: a launcher that needs no other
+    host, or profiles (`docker compose --profile compare run …`)."""
+    words = [part for name in ("entrypoint", "command") if (part := service.get(name)) is not None]
+    text = " ".join(item.text for part in words for item in (part.items or [part]))
+    started = re.search(r"\b(?:torchrun|torch\.distributed\.run)\b", text)
+    given = service.get("environment")
+    hosts = "nnodes" in text or (given is not None and any("NNODES" in key.text for key in _keys(given)))
+    if started and (_ONE_HOST.search(text) or not hosts):
+        return f"/{service.line}"
+    profiles = service.get("profiles")
+    return "/" + ",".join(item.text for item in profiles.items) if profiles is not None and not started else ""
+
+
+def _keys(block: Node) -> list[Node]:
+    return [key for key, _ in block.entries()] + [item for item in block.items if item.kind == "scalar"]
+
+
 def own_network(service: Node, found: SettingsFile) -> None:
     """Services on the host's network share its ports."""
     mode = service.get("network_mode")
@@ -118,6 +139,17 @@ def index_of_pod(manifest: Manifest, words: list[Node]) -> None:
 
 
 _PLAIN = frozenset({"Job", "StatefulSet", "Deployment", "Pod"})
+
+
+def unsaid(manifest: Manifest, container: Node) -> int:
+    """The line of a container that gets the default of what its file does not say; 0 where others may say it."""
+    if manifest.form == "compose":
+        services = manifest.root.get("services")
+        keys = [key.line for key, value in services.entries() if value is container] if services is not None else []
+        return keys[0] if keys and container.get("extends") is None else 0
+    ipc = manifest.pod.get("hostIPC") if manifest.pod is not None else None
+    own = ipc is None or ipc.text.lower() != "true"
+    return container.line if manifest.pod is not None and own and not manifest.templated else 0
 
 
 def published_ports(manifest: Manifest) -> None:
@@ -160,12 +192,3 @@ def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:
         if manifest.templated:
             pod_variables.bare_in_template(manifest, name, value)
         variables.record(manifest, name, value, key.line, scope)
-
-
-def init_containers(manifest: Manifest) -> None:
-    """A variable of an init container alone does not reach the container that trains."""
-    there = {a.name for a in manifest.out.assignments}
-    for name, ref in manifest.inits:
-        if name not in there and is_read(name):
-            why = "only an init container has it, and that ends before the training container starts"
-            manifest.out.lost.append(Lost(name, ref, why, "Put it under containers."))

@@ -1,19 +1,29 @@
-"""Interfaces of a pod with more than one network, as Multus makes them of the pod's annotation."""
+"""Interfaces of a pod: eth0, which every container runtime makes (unless the pod is on the host's network), and those
+that Multus makes of the pod's annotation."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node
 from whichrank.source.shell.embedded import Given
 
+if TYPE_CHECKING:
+    from whichrank.source.formats.manifest import Manifest
+
 _ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 _VARIABLES = frozenset({"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"})
+
+
+_PLAIN = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "amd.com/gpu"})
+_OF_HOSTS = re.compile(r"=?(?:ib|bond|en[ospx])\w{0,14}$")
+"""Interfaces that hosts have; a pod that is attached to a network calls it net1 or by a name of its own."""
+_OF_NETWORKS = re.compile(r"network|cni|multus|interface|sriov|rdma", re.IGNORECASE)
 
 
 class Networks(NamedTuple):
@@ -21,6 +31,9 @@ class Networks(NamedTuple):
 
     names: frozenset[str]
     line: int
+    said: str = "by its network annotation"
+    sure: bool = True
+    """False where nothing names them: an operator of the cluster may add others."""
 
 
 def of(pod: Node) -> Networks | None:
@@ -33,6 +46,39 @@ def of(pod: Node) -> Networks | None:
         return None
     names = _names(said.text)
     return Networks(frozenset({"eth0", "lo", *names}), said.line) if names else None
+
+
+def plain(pod: Node) -> Networks | None:
+    """A pod that asks for nothing but CPUs, memory and GPUs, and that no annotation attaches to another network."""
+    metadata, spec = pod.get("metadata"), pod.get("spec")
+    annotations = metadata.get("annotations") if metadata is not None else None
+    shares = spec.get("hostNetwork") if spec is not None else None
+    containers = spec.get("containers") if spec is not None else None
+    if spec is None or containers is None or (shares is not None and shares.text.lower() != "false"):
+        return None
+    if annotations is not None and (annotations.kind != "map" or any(map(_attaches, annotations.entries()))):
+        return None
+    for container in containers.items:
+        resources = container.get("resources")
+        limits = [part for _, part in resources.entries()] if resources is not None else []
+        if any(key.text not in _PLAIN for part in limits for key, _ in part.entries()):
+            return None
+    return Networks(frozenset({"eth0", "lo"}), spec.line, "as it is not on the host's network", sure=False)
+
+
+def _attaches(pair: tuple[Node, Node]) -> bool:
+    return bool(_OF_NETWORKS.search(pair[0].text)) or TEMPLATE in pair[0].text + pair[1].text
+
+
+def of_values(values: Node) -> Networks | None:
+    """Values of a chart that say that its pods have no other networks: `hostNetwork: false`, `podNetworks: []`."""
+    shares = values.get("hostNetwork")
+    if shares is None or shares.text.lower() != "false":
+        return None
+    others = [(key, value) for key, value in values.entries() if _OF_NETWORKS.search(key.text) and value is not shares]
+    if not others or any(value.kind == "scalar" or value.items or value.pairs for _, value in others):
+        return None
+    return Networks(frozenset({"eth0", "lo"}), others[0][0].line, f"by {others[0][0].text}", sure=False)
 
 
 def _names(text: str) -> list[str]:
@@ -48,15 +94,37 @@ def _names(text: str) -> list[str]:
     return [str(name).strip() if name else f"net{index}" for index, name in enumerate(given, 1)]
 
 
-def absent(networks: Networks, given: list[Given], ref: Callable[[int], Ref]) -> Iterator[Clash]:
+def check(manifest: Manifest, given: list[Given]) -> None:
+    """Interfaces that variables name, and those that the pod has."""
+    if manifest.networks is not None:
+        manifest.out.clashes += _absent(manifest.networks, given, manifest.ref)
+
+
+def _absent(networks: Networks, given: list[Given], ref: Callable[[int], Ref]) -> Iterator[Clash]:
     """Variables that ask for an interface which the pod does not have."""
     for item in given:
         text = item.text
-        if item.name not in _VARIABLES or not text or UNKNOWN in text or "$" in text or text.startswith("^"):
+        if item.name not in _VARIABLES or not text or UNKNOWN in text or "$" in text:
+            continue
+        if text.startswith("^"):
+            yield from _all_excluded(networks, item, ref)
+            continue
+        if not networks.sure and not _OF_HOSTS.match(text):
             continue
         exact = text.startswith("=") or item.name.startswith(("GLOO", "TP"))
         wanted = [name for name in re.split(r"[,\s]+", text.removeprefix("=")) if name]
         if not any(has == name if exact else has.startswith(name) for has in networks.names for name in wanted):
-            why = f"the pod has {', '.join(sorted(networks.names - {'lo'}))} by its network annotation, and no {text}"
+            why = f"the pod has {', '.join(sorted(networks.names - {'lo'}))} {networks.said}, and no {text}"
             fix = "Name one of these interfaces, or attach the network."
             yield Clash(item.name, ref(item.line), why, fix, (ref(networks.line),))
+
+
+def _all_excluded(networks: Networks, item: Given, ref: Callable[[int], Ref]) -> Iterator[Clash]:
+    """`^lo,eth`: names are prefixes, so that nothing is left."""
+    exact, text = item.text.startswith("^="), item.text.removeprefix("^").removeprefix("=")
+    names = [name for name in text.split(",") if name]
+    if all(any(has == name if exact else has.startswith(name) for name in names) for has in networks.names):
+        has = ", ".join(sorted(networks.names))
+        why = f"it excludes {has}, and the pod has no other interface {networks.said}"
+        fix = "Name the interface to use: =eth0."
+        yield Clash(item.name, ref(item.line), why, fix, (ref(networks.line),))

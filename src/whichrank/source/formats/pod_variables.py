@@ -72,7 +72,8 @@ def _in_pod(own: str, text: str, at: int, places: Mapping[str, int]) -> str:
             return f"{_FILLED_IN}: {name} is a variable of the image, so {match.group()} stays text"
     for match in _SHELL.finditer(text):
         name = match[1] or match[2]
-        if name in places or name in _OF_IMAGES or OF_LAUNCHERS.fullmatch(name):
+        known = name in places and name != own  # `HF_TOKEN: ${HF_TOKEN}` is for a tool that fills in the file first
+        if known or name in _OF_IMAGES or OF_LAUNCHERS.fullmatch(name):
             return f"{_FILLED_IN}: {match.group()} is a shell's notation"
     return ""
 

@@ -49,6 +49,8 @@ class Allocation(NamedTuple):
     """Bytes of /dev/shm."""
     locked: Count | None = None
     """Bytes that a process may lock, for RDMA."""
+    rows: Count | None = None
+    """Lines of PBS's file of hosts."""
     grace: Count | None = None
     """Seconds between the request to stop and the kill."""
 
@@ -107,6 +109,8 @@ class Allocation(NamedTuple):
         found = self._replace(nodes=Count(int(match[1]), line, f"select={match[1]}"))
         gpus = re.search(r":n?gpus=(\d{1,4})", match[2])
         ranks = re.search(r":(mpiprocs=(\d{1,4}))", match[2])
+        lines = re.search(r":(?:mpiprocs|ppn)=([1-9]\d{0,3})(?!\d)", match[2])
+        found = found._replace(rows=Count(int(match[1]) * (int(lines[1]) if lines else 1), line, match[0].strip()))
         if ranks and int(ranks[2]):
             said = f"select={match[1]} with {ranks[1]}"
             found = found._replace(slots=Count(int(ranks[2]) * int(match[1]), line, said))

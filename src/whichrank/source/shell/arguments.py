@@ -25,6 +25,7 @@ _NODES = re.compile(r"(?:--)?(?:(?<![\w.])[\w.]{0,60}\b)?trainer\.num_nodes|--(?
 _DEVICES = re.compile(
     r"(?:--)?(?:(?<![\w.])[\w.]{0,60}\b)?trainer\.devices|--(?:devices|gpus|num[-_]gpus|gpus[-_]per[-_]node)"
 )
+_OF_TRAINER = re.compile(r"(?:--)?(?:(?<![\w.])[\w.]{0,60}\b)?trainer\.devices")
 _WORKERS = re.compile(r"--num[-_]workers")
 _LOADERS = re.compile(
     r"(?:--)?(?:[\w-]{1,40}\.){0,4}(?:data[-_]?(?:loader|loading)?[-_])?(?:num[-_]?)?(?:data[-_]?)?(?:loader[-_]?)?(?:num[-_]?)?workers"
@@ -38,17 +39,24 @@ _MODEL_PARALLEL = re.compile(
 
 def check(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
     """Add to the launch what the words behind the script say."""
-    script = next((i for i, field in enumerate(command) if i and field.text.endswith(".py")), len(command))
-    given = list(_options(command[script + 1 :]))
+    given = list(_options(command[_script(command) + 1 :]))
     for name, value in given:
         if _BACKEND.fullmatch(name):
             launch.backend = Told(name, value.text, shell.ref(value.line))
     launch.loaders = _number(shell, given, _LOADERS)
     if not launch.program:
-        launch.own_nodes = _hosts(shell, given)
+        launch.own_nodes, launch.devices = _hosts(shell, given), _number(shell, given, _OF_TRAINER)
     for name, value in given:
         if _CONFIG.fullmatch(name) and not any(_MODEL_PARALLEL.search(field.text) for field in command):
             _batch(shell, launch, value)
+
+
+def _script(command: list[Field]) -> int:
+    """Where the program stands: a file, or the name behind -m."""
+    for index, field in enumerate(command):
+        if index and (field.text.endswith(".py") or command[index - 1].text == "-m"):
+            return index
+    return len(command)
 
 
 def _options(words: list[Field]) -> Iterator[tuple[str, Field]]:

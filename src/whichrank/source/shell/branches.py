@@ -56,7 +56,10 @@ def condition(shell: Interpreter, node: If, env: Environment, *, sure: bool) -> 
 
 def _ranks_part(shell: Interpreter, ways: list[Environment], ends: list[int]) -> None:
     """Ranks that take different branches and come out with different values of what all must share."""
-    fitting.one_port(shell, [shell.out.launches[start:end] for start, end in pairwise(ends)])
+    started = [shell.out.launches[start:end] for start, end in pairwise(ends)]
+    fitting.one_port(shell, started)
+    if any(started) and not all(started):
+        return  # the first host starts all ranks, with what it has; the others wait
     for name in sorted({name for way in ways for name in way.variables if must_match(name)}):
         found = [way.variables.get(name) for way in ways if not way.ended]
         texts = {variable.value.text if variable is not None else "" for variable in found}

@@ -72,6 +72,11 @@ def _ulimit(shell: Interpreter, command: list[Field], _env: Environment, _sure: 
         shell.allocation = shell.allocation._replace(locked=limit)
 
 
+def _wait(shell: Interpreter, _command: list[Field], _env: Environment, _sure: bool) -> None:
+    """What ran in the background may have ended."""
+    shell.running.clear()
+
+
 BUILTINS: dict[str, Callable[[Interpreter, list[Field], Environment, bool], None]] = {
     "unset": _unset,
     "set": _set,
@@ -83,4 +88,6 @@ BUILTINS: dict[str, Callable[[Interpreter, list[Field], Environment, bool], None
     "setenv": _setenv,
     "read": _read,
     "ulimit": _ulimit,
+    "wait": _wait,
+    "kill": _wait,
 }

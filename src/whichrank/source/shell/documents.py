@@ -56,7 +56,7 @@ def _kind_of_document(name: str, text: str, program: str) -> str:
 
 def other(kind: str, body: Redirect, out: SettingsFile) -> None:
     """A file of another format inside the script."""
-    reader = import_module(f"whichrank.source.{kind}")
+    reader = import_module(f"whichrank.source.formats.{kind}")
     out.add(reader.read("\n" * (body.body_line - 1) + body.body, out.label))
 
 

@@ -10,14 +10,15 @@ from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.formats import hostfile
-from whichrank.source.shell import arguments
+from whichrank.source.shell import arguments, host_lists
 from whichrank.source.shell.step_size import host_file, number, option, written_before
+from whichrank.source.shell.words import pieces
 
 if TYPE_CHECKING:
     from whichrank.source.shell.allocation import Count as Size
     from whichrank.source.shell.interpret import Interpreter
     from whichrank.source.shell.state import Environment
-    from whichrank.source.shell.words import Field
+    from whichrank.source.shell.words import Field, Lookup, Piece
 
 RDMA_NAMES = ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TIMEOUT", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_NET_GDR_LEVEL")
 _PRODUCTION = r"(?:^|[/_=.-])prod(?:uction)?(?:$|[/_.-])"
@@ -45,8 +46,29 @@ def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
     else:
         _task(shell, launch, env)
     arguments.check(shell, launch, command)
+    _beside_others(shell, launch, written=option(command, frozenset((*_PORT, *_ENDPOINT))) is not None)
     if launch not in shell.out.launches:
         shell.out.launches.append(launch)
+
+
+def _beside_others(shell: Interpreter, launch: Launch, *, written: bool) -> None:
+    """Jobs that one host runs side by side need a port each; a line that starts several jobs must write it."""
+    port = launch.port
+    alone = not (shell.host or shell.indoors or launch.everywhere or launch.several)
+    part = launch.rank is not None and launch.nodes is None  # of a job of which only a run tells the size
+    if launch.program not in {"torchrun", "deepspeed"} or not alone or part or port is None:
+        return
+    if not port.text.isdecimal() or port.text == "0":
+        return
+    others = [o for job, o in shell.running if job != shell.job and (written or o.ref != launch.ref)]
+    first = next((o for o in others if o.port is not None and o.port.text == port.text), None)
+    if first is not None and first.port is not None:
+        why = f"another job of this file runs at the same time and listens on {port.text} too"
+        clash = Clash(port.name, port.ref, why, "Give each job a port of its own.", (first.port.ref,))
+        if all(clash.why != other.why for other in shell.out.clashes):
+            shell.clash(clash)
+    if launch.background:
+        shell.running.append((shell.job, launch))
 
 
 def _program(command: list[Field]) -> str:
@@ -118,7 +140,7 @@ def _rdma(shell: Interpreter, env: Environment, launch: Launch) -> Told | None:
 
 def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Environment) -> None:
     """What the launcher is told."""
-    launch.nodes = _number(shell, command, _NODES)
+    launch.nodes = _counted(shell, command, _number(shell, command, _NODES))
     launch.per_host = _number(shell, command, _PROCESSES)
     launch.total = _number(shell, command, _TOTAL)
     launch.rank = _told(shell, command, _RANK)
@@ -162,6 +184,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
         launch.port = Told("--master-port", DEFAULT_PORT, launch.ref) if launch.program != "accelerate" else None
     launch.itself = _named_after_itself(shell, launch, command)
     launch.drawn = _drawn(shell, command)
+    launch.last = _last_host(shell, launch, command)
 
 
 def one_port(shell: Interpreter, branches: list[list[Launch]]) -> None:
@@ -197,6 +220,20 @@ def _number(shell: Interpreter, command: list[Field], names: tuple[str, ...]) ->
     return None
 
 
+def _counted(shell: Interpreter, command: list[Field], nodes: Count | None) -> Count | None:
+    """Where the script counts the lines of a file of hosts, that line is meant."""
+    field = option(command, frozenset({nodes.said})) if nodes is not None else None
+    used = re.findall(r"\$\{?(\w+)", field.raw) if field is not None else []
+    names = [name for name in used if name in shell.counted] or (list(shell.counted) if not used else [])
+    if nodes is None or len(names) != 1:  # without a name the outer shell put the number in
+        return nodes
+    line, file = shell.counted[names[0]]
+    rows = host_lists.rows(shell.allocation).get(file)
+    if rows is None or rows.number != nodes.number:
+        return nodes
+    return nodes._replace(ref=shell.ref(line), said=f"{names[0]} ({host_lists.LINES_OF}${file})")
+
+
 def _told(shell: Interpreter, command: list[Field], names: tuple[str, ...]) -> Told | None:
     for name in names:
         if (field := option(command, frozenset({name}))) is not None:
@@ -215,6 +252,29 @@ def _named_after_itself(shell: Interpreter, launch: Launch, command: list[Field]
         else:
             found = [Told(name, "", shell.ref(shell.hostnames[name])) for name in used if name in shell.hostnames]
     return tuple(found)
+
+
+def is_last_host(part: Piece, lookup: Lookup) -> bool:
+    """`$(scontrol show hostnames … | tail -n 1)`, or the last element of such a list."""
+    if part.kind == "command":
+        return host_lists.is_last(part.text)
+    value = lookup(part.text) if part.kind == "variable" and part.subscript == "-1" else None
+    return value is not None and bool(value.items) and all(host_lists.is_list(item.raw) for item in value.items or ())
+
+
+def _last_host(shell: Interpreter, launch: Launch, command: list[Field]) -> Told | None:
+    """The meeting point, where that is the last host of a list by which the hosts are numbered."""
+    numbered = option(command, frozenset(_RANK))
+    in_order = numbered is None if not launch.program else numbered is not None
+    if launch.address is None or not in_order or (numbered and not host_lists.IN_ORDER.search(numbered.raw)):
+        return None
+    field = option(command, frozenset((*_ADDRESS, *_ENDPOINT)))
+    raw = field.raw if field is not None else f"${launch.address.name}"
+    used = [shell.last_hosts[name] for name in re.findall(r"\$\{?(\w+)", raw) if name in shell.last_hosts]
+    direct = field is not None and any(is_last_host(part, lambda _name: None) for part in pieces(raw))
+    if not used and not direct:
+        return None
+    return Told(launch.address.name, "", shell.ref(used[0] if used else launch.address.ref.line))
 
 
 def _drawn(shell: Interpreter, command: list[Field]) -> tuple[Told, ...]:
@@ -245,7 +305,7 @@ def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
     if launch.address is None and "MASTER_ADDR" in env.missing:  # a container drops it, and it would be wrong anyway
         made = env.missing["MASTER_ADDR"][0]
         launch.address = Told("MASTER_ADDR", made[-1].value.text, shell.ref(made[-1].line)) if made else None
-    launch.drawn = _drawn(shell, [])
+    launch.drawn, launch.last = _drawn(shell, []), _last_host(shell, launch, [])
     launch.itself = tuple(
         Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"
     )

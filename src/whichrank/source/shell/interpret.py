@@ -9,9 +9,10 @@ from collections.abc import Callable
 from whichrank.facts.variables.environment import catalogue
 from whichrank.facts.variables.releases import Release
 from whichrank.model.evidence import Ref
+from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import rank_numbers
-from whichrank.source.shell import batch, branches, directives, documents, fitting, launchers, starting, texts
+from whichrank.source.shell import batch, branches, directives, documents, held, launchers, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable, Written
@@ -63,6 +64,10 @@ class Interpreter:
         self.target = ""  # where the commands of a group write to
         self.muted = False  # inside a command that only prints
         self.on_every_host = self.background = 0
+        self.job = self.jobs = 0  # which of the background jobs this is, and how many there were
+        self.running: list[tuple[int, Launch]] = []  # launches in the background since the last `wait`
+        self.by_slurm = False
+        self.indoors = 0  # inside containers with a network of their own
         self.allocation = Allocation()  # what the job asks its scheduler for
         self.host = ""  # that ssh goes to
         self.files: dict[str, Written] = {}  # files that the script writes, by name
@@ -73,6 +78,8 @@ class Interpreter:
         self.expanded_there = False  # the words of the present command were put together on every host
         self.randoms: dict[str, int] = {}  # variables that every host sets to a number of its own
         self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
+        self.counted: dict[str, tuple[int, str]] = {}  # variables that count lines of a file of hosts -> line and file
+        self.last_hosts: dict[str, int] = {}  # variables that hold the last host of the job's list
         self.numbers: dict[str, tuple[str, int]] = {}  # RANK and WORLD_SIZE as they are written, with the line
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
@@ -82,6 +89,8 @@ class Interpreter:
         end = batch.last_directive(text, self.first_line)
         for comment in script.comments:
             directives.directive(self, comment.text, comment.line, env, late=comment.line > end)
+        self.by_slurm = any(comment.text.startswith("#SBATCH") for comment in script.comments)
+        held.count_hosts(self, env)
         self.walk(script.body, env, sure=True)
         self.left_over(env)
         if not script.whole:
@@ -175,9 +184,14 @@ class Interpreter:
                     self.node(step.node, here, sure=sure and not step.after)
                     self.target = kept
                     continue
+            job = self.job
+            if step.background:
+                self.jobs += 1
+                self.job = self.jobs
             self.background += step.background
             self.node(step.node, here, sure=sure and not step.after)
             self.background -= step.background
+            self.job = job
             if step.after:  # `cd x || exit` ends the script only if it fails
                 here.ended = False
 
@@ -262,8 +276,7 @@ class Interpreter:
             self.element(name, index[1:-1], Word(raw, word.line), env)
             return
         value = expand(raw, self.lookup(env))
-        self.differs(name, raw, word.line)
-        self.count_ranks(name, raw, word.line)
+        held.take(self, name, raw, word.line, env)
         if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
             self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))
         if printed := launchers.prints_environment(raw):
@@ -286,27 +299,6 @@ class Interpreter:
         if not arrays and array_name not in named and any(not f.known or "'" in f.text for f in found):
             return [item]
         return [Word(shlex.quote(field.text), field.line) for field in found]
-
-    def differs(self, name: str, raw: str, line: int) -> None:
-        """Remember a value that is another one in each task or on each host."""
-        self.per_task.pop(name, None)
-        self.hostnames.pop(name, None)
-        self.randoms.pop(name, None)
-        own = re.fullmatch(r"\"?\$\{?(SLURM_(?:PROCID|NODEID|LOCALID))\}?\"?", raw)
-        if own and not self.on_every_host:
-            self.per_task[name] = own[1]
-        elif self.on_every_host and fitting.is_own_name(raw):
-            self.hostnames[name] = line
-        elif self.on_every_host and fitting.is_random(raw):
-            self.randoms[name] = line
-
-    def count_ranks(self, name: str, raw: str, line: int) -> None:
-        """RANK and WORLD_SIZE, of which one counts over all hosts and the other on one."""
-        if name not in {"RANK", "LOCAL_RANK", "WORLD_SIZE"}:
-            return
-        self.numbers[name] = raw, line
-        if (found := rank_numbers.in_script(self.numbers, self.ref)) is not None:
-            self.clash(found)
 
     def clash(self, found: Clash) -> None:
         if found not in self.out.clashes:

@@ -46,7 +46,7 @@ def _lost(shell: Interpreter, made: Made, last: int, label: str) -> Lost | None:
         return None
     if made.order > last and made.level == 0:
         return Lost(made.name, ref, "it is set after the training was started", "Set it before the launch command.")
-    if made.apart and made.order < last:
+    if made.apart and made.order < last and not made.used:  # `-x NAME="$NAME"` hands the value on
         why = "it is set in a subshell, a pipeline or a process of its own, which ends before the training starts"
         return Lost(made.name, ref, why, "Export it in the script itself.")
     return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash
-from whichrank.source.shell import batch, directives, documents, fitting, launchers, step_size, texts
+from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, step_size, texts
 from whichrank.source.shell.passage import SHELLS
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Environment
 from whichrank.source.shell.syntax import parse
@@ -101,9 +101,12 @@ def onward(
     shell.allocation = step_size.within(program, options, shell.allocation, shell.files)
     if program == "srun" and not shell.on_every_host:
         shell.early = _filled_in_early(shell, found, inner)
-    shell.on_every_host += every
+    if not found.script:
+        found = found._replace(rest=[_filled(shell, field, env) for field in found.rest])
+    indoors = step_size.has_own_network(program, options)
+    shell.on_every_host, shell.indoors = shell.on_every_host + every, shell.indoors + indoors
     behind(shell, command, found, redirects, env, inner, sure=sure)
-    shell.on_every_host -= every
+    shell.on_every_host, shell.indoors = shell.on_every_host - every, shell.indoors - indoors
     shell.allocation, shell.host, shell.early = kept, there, early
     if program == "exec" and sure and found.rest:
         env.ended = True
@@ -163,6 +166,15 @@ def behind(
         arrive(shell, inner)
 
 
+def _filled(shell: Interpreter, field: Field, env: Environment) -> Field:
+    """A word with the variables put in that only this shell knows; what is started does not have them."""
+    own = [env.variables.get(piece.text) for piece in pieces(field.raw) if piece.kind == "variable"]
+    if not any(v is not None and not v.exported and v.value.text.strip(UNKNOWN) for v in own):
+        return field
+    made = keep_unknown(field.raw, shell.lookup(env))
+    return field._replace(raw='"' + made.replace("\\", r"\\").replace('"', r"\"") + '"')
+
+
 def _inner_text(shell: Interpreter, field: Field, env: Environment) -> str:
     """Text that another shell reads; a command that is kept in a variable was put in before this launcher began."""
     if not field.raw:
@@ -192,6 +204,9 @@ def srun(shell: Interpreter, command: list[Field], env: Environment) -> Environm
     why = f"{where} without ALL passes only the variables that it lists to the ranks"
     cut = Cut(why, "Write --export=ALL,…, or add the name to the list.", line)
     inner = env.through(None if passes is None else (lambda name: name in passes), cut)
+    for name in held.OF_A_STEP:
+        inner.variables.pop(name, None)
+        inner.missing.pop(name, None)
     for name, text in found.sets if found is not None else ():
         shell.assign(name, Value(text), line, inner, sure=True, exported=True)
     return inner

@@ -50,6 +50,14 @@ def within(program: str, words: Sequence[Field], size: Allocation, files: Mappin
     return size
 
 
+def has_own_network(program: str, words: Sequence[Field]) -> bool:
+    """A container that does not share the ports of its host."""
+    if program not in _CONTAINERS | {"kubectl", "oc"}:
+        return False
+    network = option(words, frozenset({"--network", "--net"}))
+    return network is None or network.text != "host"
+
+
 def is_flux_run(words: Sequence[Field]) -> bool:
     """`flux run` and `flux submit` take the options of srun."""
     return len(words) > 1 and words[0].text.endswith("flux") and words[1].text in {"run", "submit"}

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from whichrank.records.settings import UNKNOWN
+from whichrank.source.shell import host_lists
 from whichrank.source.shell.tokens import Word, split_words, word_end
 
 LONGEST = 1 << 17
@@ -270,9 +271,25 @@ _ECHO = r"(?s)" r"\s*(?:echo|printf)\s+(?:-n\s+|(['\"])%s(?:\\n)?\1\s+)?(\S+|\"[
 
 
 def _printed(part: Piece, lookup: Lookup) -> Value | None:
-    """`$(echo text)` is the text; what other commands print is not known."""
+    """`$(echo text)` is the text, `${#list[@]}` the length of a list; what most commands print is not known."""
+    if part.kind == "other":
+        counted = re.fullmatch(r"#(\w+)\[[@*]\]", part.text)
+        return _length(lookup(counted[1]), lookup) if counted else None
+    if part.kind == "command" and (file := host_lists.counted(part.text)):
+        return lookup(host_lists.LINES_OF + file)
     match = re.fullmatch(_ECHO, part.text) if part.kind == "command" else None
     return expand(match[2], lookup) if match else None
+
+
+def _length(value: Value | None, lookup: Lookup) -> Value | None:
+    items = value.items if value is not None else None
+    if value is None or items is None:
+        return None
+    if len(items) == 1 and (file := host_lists.whole(items[0].raw)):
+        return lookup(host_lists.LINES_OF + file)
+    if any(re.search(r"[$`*?{]", item.raw) for item in items):
+        return None
+    return Value(str(len(set(value.keys)) if value.keys else len(items)))
 
 
 def keep_unknown(raw: str, lookup: Lookup) -> str:
@@ -283,6 +300,7 @@ def keep_unknown(raw: str, lookup: Lookup) -> str:
             out.append(part.text)
         else:
             value = _put_in(part, lookup) if part.kind == "variable" else None
+            value = _printed(part, lookup) if part.kind == "other" else value
             known = value is not None and bool(value.text.strip(UNKNOWN) or not value.text)
             out.append(value.text.replace(UNKNOWN, "${UNKNOWN}") if known and value is not None else part.source)
     return "".join(out) if _fits(out) else raw

@@ -1,0 +1,101 @@
+"""Parts of a job that are not its ranks: init containers, containers beside the one with the GPUs, the head of a Ray
+cluster, tasks of Determined without GPUs. Settings that only these have reach no rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from whichrank.facts.variables.environment import catalogue, is_read
+from whichrank.model.evidence import Ref
+from whichrank.records.settings import Lost
+from whichrank.source import workload
+from whichrank.source.formats import manifest_environment as variables
+from whichrank.source.formats.yaml_tree import Node
+
+if TYPE_CHECKING:
+    from whichrank.source.formats.manifest import Manifest
+
+
+class Part(NamedTuple):
+    """A container that is no rank, and what to say of its settings."""
+
+    why: str
+    """Empty where ranks may have the same settings from elsewhere."""
+    fix: str
+    judged: bool = False
+    """Its values are looked at as those of ranks are."""
+
+
+class Elsewhere(NamedTuple):
+    """A variable that such a part has."""
+
+    name: str
+    ref: Ref
+    scope: str
+    part: Part
+
+
+_INIT = Part(
+    "only an init container has it, and that ends before the training container starts", "Put it under containers."
+)
+_BESIDE = Part(
+    "only a container without GPUs has it, and the one with the GPUs does not", "Move it to the container that trains."
+)
+_HEAD = Part(
+    "only the head has it, which has no GPUs; ranks run in the pods of the workers, which don't get it",
+    "Put it under workerGroupSpecs, or into env_vars of the runtime environment.",
+    judged=True,
+)
+_CPU = Part(
+    "tasks without GPUs alone get the list under cpu; those with GPUs get the one under cuda (or rocm)",
+    "Put it under cuda.",
+)
+_BY_DEVICE = frozenset({"cpu", "cuda", "rocm", "gpu"})
+
+
+def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part | None:
+    """Which part of the job a container is; None for one that may be a rank."""
+    if "initContainers" in path:
+        return _INIT
+    if manifest.form != "kubernetes" or workload.gpus(container) is not None:
+        return None
+    head = "headGroupSpec" in path
+    pod = manifest.pod.get("containers") if manifest.pod is not None else None
+    ranks = [each for each in (_workers(manifest.root) if head else pod.items if pod else ()) if workload.gpus(each)]
+    if not ranks:
+        return None
+    part = _HEAD if head else _BESIDE
+    return part if all(each.get("envFrom") is None for each in ranks) else part._replace(why="")
+
+
+def _workers(root: Node) -> Iterator[Node]:
+    spec = root.get("spec")
+    cluster = (spec.get("rayClusterSpec", "rayClusterConfig") or spec) if spec is not None else None
+    groups = cluster.get("workerGroupSpecs") if cluster is not None else None
+    for group in groups.items if groups is not None else ():
+        yield from workload.containers(group)
+
+
+def by_device(manifest: Manifest, block: Node) -> bool:
+    """Determined: `environment_variables` with a list for each kind of device."""
+    keys = {key.text for key, value in block.entries() if value.kind in {"list", "map"}}
+    if block.kind != "map" or not keys or keys != {key.text for key, _ in block.entries()} or not keys <= _BY_DEVICE:
+        return False
+    for key, value in block.entries():
+        scope = f"{manifest.group}:{value.line}"
+        given = variables.block(manifest, value, scope, judged=key.text != "cpu")
+        if key.text == "cpu":
+            needs_gpus = [each for each in given if each.name.startswith(("NCCL_", "TORCH_NCCL_"))]
+            manifest.elsewhere += [Elsewhere(each.name, manifest.ref(each.line), scope, _CPU) for each in needs_gpus]
+    return True
+
+
+def tell(manifest: Manifest) -> None:
+    """What no rank gets."""
+    apart = {each.scope for each in manifest.elsewhere}
+    there = {a.name for a in manifest.out.assignments if a.scope not in apart}
+    for name, ref, _, part in manifest.elsewhere:
+        counts = is_read(name) if part is _INIT else name in catalogue()
+        if counts and name not in there and part.why:
+            manifest.out.lost.append(Lost(name, ref, part.why, part.fix))

@@ -1,0 +1,70 @@
+"""What variables of a script hold that matters later: numbers of ranks and hosts, names of hosts, random numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from whichrank.source import rank_numbers
+from whichrank.source.shell import fitting, host_lists
+from whichrank.source.shell.state import Environment, Variable
+from whichrank.source.shell.words import Value, pieces
+
+if TYPE_CHECKING:
+    from whichrank.source.shell.interpret import Interpreter
+
+
+_NODES = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+_TASKS = ("SLURM_NTASKS", "SLURM_NPROCS")
+_EACH = ("SLURM_NTASKS_PER_NODE",)
+OF_A_STEP = frozenset((*_NODES, *_TASKS, *_EACH))
+"""Variables that srun sets anew for what it starts."""
+
+
+def count_hosts(shell: Interpreter, env: Environment) -> None:
+    """Numbers that the scheduler leaves to its script: variables of Slurm, lines of files of hosts."""
+    size = shell.allocation
+    for file, count in host_lists.rows(size).items():
+        env.variables[host_lists.LINES_OF + file] = Variable(Value(str(count.number)), True)
+    tasks = size.started
+    if tasks is None and size.tasks is not None and size.nodes is not None:
+        tasks = size.tasks.times(size.nodes.number)
+    for names, number in ((_NODES, size.nodes), (_TASKS, tasks), (_EACH, size.tasks)):
+        if number is not None and shell.by_slurm:
+            there = Variable(Value(str(number.number), fixed=False), True)
+            env.variables.update({name: there for name in names if name not in env.variables})
+
+
+def take(shell: Interpreter, name: str, raw: str, line: int, env: Environment) -> None:
+    """Remember what the script assigns, as it is written."""
+    _differs(shell, name, raw, line)
+    _hosts(shell, name, raw, line, env)
+    if name in {"RANK", "LOCAL_RANK", "WORLD_SIZE"}:  # one counts over all hosts, the other on one
+        shell.numbers[name] = raw, line
+        if (found := rank_numbers.in_script(shell.numbers, shell.ref)) is not None:
+            shell.clash(found)
+
+
+def _differs(shell: Interpreter, name: str, raw: str, line: int) -> None:
+    """A value that is another one in each task or on each host."""
+    shell.per_task.pop(name, None)
+    shell.hostnames.pop(name, None)
+    shell.randoms.pop(name, None)
+    own = re.fullmatch(r"\"?\$\{?(SLURM_(?:PROCID|NODEID|LOCALID))\}?\"?", raw)
+    if own and not shell.on_every_host:
+        shell.per_task[name] = own[1]
+    elif shell.on_every_host and fitting.is_own_name(raw):
+        shell.hostnames[name] = line
+    elif shell.on_every_host and fitting.is_random(raw):
+        shell.randoms[name] = line
+
+
+def _hosts(shell: Interpreter, name: str, raw: str, line: int, env: Environment) -> None:
+    """A variable that counts the hosts of the job, or holds the last of them."""
+    shell.counted.pop(name, None)
+    shell.last_hosts.pop(name, None)
+    for part in pieces(raw):
+        if part.kind == "command" and (file := host_lists.counted(part.text)):
+            shell.counted[name] = line, file
+        elif fitting.is_last_host(part, shell.lookup(env)):
+            shell.last_hosts[name] = line
