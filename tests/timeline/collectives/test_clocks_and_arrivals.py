@@ -119,16 +119,3 @@ def test_a_straggler_in_a_pipeline(tmp_path: Path) -> None:
     late = late_ranks(lined_up(*read(write(plan, tmp_path).folder)))
     assert late is not None
     assert late.ranks == (5,)
-
-
-def test_hosts_that_run_ahead_of_their_gpus_wait_for_nobody() -> None:
-    """Rank 0 reads a value back in every round; the others queue ten rounds on the GPU, which nobody holds up."""
-    dumps = []
-    for rank in range(4):
-        ahead = 0 if rank == 0 else 10
-        entries = []
-        for n in range(60):
-            at = 20.0 * max(0, n - ahead) + 0.01 * n
-            entries.append(Did("0", "all_reduce", n + 1, at_ms=at, took_ms=20.0 * n + 5.0 - at))
-        dumps.append(dump(rank, WORLD, entries, backend="nccl"))
-    assert late_ranks(lined_up(*dumps)) is None

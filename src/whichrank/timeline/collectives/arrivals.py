@@ -191,9 +191,9 @@ def _judge(shared: _Shared, meetings: Bools, waits: Floats, measure: str) -> Lat
     worst = min(late, key=lambda i: total[i])
     mean = total / count
     gain = float(_median(mean[others]) - mean[worst])
-    inverse = (np.cumsum(met > 0) - 1)[rank]
-    if gain < FLOOR_NS or (measure == "end" and _runs_ahead(lineup, rows, np.isin(inverse, others))):
+    if gain < FLOOR_NS:
         return None
+    inverse = (np.cumsum(met > 0) - 1)[rank]
     created = lineup.created[rows]
     begin = np.full(len(ranks), np.iinfo(np.int64).max)
     end = np.zeros(len(ranks), np.int64)
@@ -214,18 +214,6 @@ def _judge(shared: _Shared, meetings: Bools, waits: Floats, measure: str) -> Lat
         int(rows[inverse == worst].max()),
         measure,
     )
-
-
-def _runs_ahead(lineup: Lineup, rows: Rows, of_others: Bools) -> bool:
-    """Whether hosts mostly issue a call again before its last one has ended: then it is the GPU's queue that they see.
-
-    A rank that reads a value back in every round has no such queue, and is not late for that."""
-    chosen = np.sort(rows[of_others])
-    chosen = chosen[np.lexsort((chosen, lineup.call[chosen], lineup.rank[chosen]))]
-    one, after = chosen[:-1], chosen[1:]
-    again = (lineup.rank[one] == lineup.rank[after]) & (lineup.call[one] == lineup.call[after])
-    before = lineup.created[after[again]] < lineup.completed[one[again]]
-    return len(before) > 0 and float(before.mean()) > 0.5
 
 
 def _median(values: npt.NDArray[Any]) -> float:
