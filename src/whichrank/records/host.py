@@ -19,6 +19,25 @@ class HostClock(Struct, frozen=True):
     error_ns: int
 
 
+class HostName(Struct, frozen=True):
+    """A line of `getent hosts` or /etc/hosts: an address and what it is called."""
+
+    ref: Ref
+    address: str
+    names: tuple[str, ...]
+
+
+class TimeService(Struct, frozen=True):
+    """What the time service of a host says of its clock."""
+
+    ref: Ref
+    host: str | None = None
+    wrong_s: float | None = None
+    """How far the clock is, or was, from the right time."""
+    held: bool | None = None
+    """Whether a source keeps it right."""
+
+
 class FileSystem(Struct, frozen=True):
     """A row of df."""
 

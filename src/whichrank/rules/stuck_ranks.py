@@ -10,7 +10,7 @@ from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.stuck import Held, held_up, only_stack, ref_of, stack_ref
+from whichrank.timeline.collectives.stuck import Held, held_up, odd_process, only_stack, ref_of, stack_ref
 from whichrank.timeline.job_state.activity import Doing, of_process
 
 
@@ -24,7 +24,31 @@ def judge_held(
     found = [replace(held, activity=replace(held.activity, doing=doing)) for held in meant]
     if found:
         return [_finding(case, found, code, cause, words, fix)]
-    return _alone(case, doing, code, cause, words, fix)
+    return _unnamed(case, doing, code, cause, words, fix) or _alone(case, doing, code, cause, words, fix)
+
+
+def _unnamed(case: Case, doing: Doing, code: str, cause: str, words: str, fix: tuple[str, ...]) -> list[Finding]:
+    """What the one process does that does not wait, where nothing says which ranks the processes are."""
+    odd = odd_process(case)
+    if odd is None or odd[1].doing != doing:
+        return []
+    stack, activity, waiting = odd
+    at = f" at {activity.place}" if activity.place else f" ({activity})"
+    who = f"Process {stack.pid}" if stack.pid is not None else "A process"
+    return [
+        Finding(
+            code=code,
+            cause=cause,
+            category="hang",
+            severity="error",
+            grade=Grade.SUPPORTS,
+            kind="stacks",
+            subject=Subject(code=(activity.place,) if activity.place else ()),
+            message=f"{who} is {words}{at}; the {waiting} others at hand wait.",
+            evidence=(ref_of(stack), *(ref_of(other) for other in case.unplaced if other is not stack))[:3],
+            fix=fix,
+        )
+    ]
 
 
 def _alone(case: Case, doing: Doing, code: str, cause: str, words: str, fix: tuple[str, ...]) -> list[Finding]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from msgspec import structs
 from msgspec.structs import replace
 
@@ -20,9 +23,10 @@ from whichrank.records.placement import Placement
 from whichrank.records.stack import ProcessStack, has_native_frames
 from whichrank.timeline.case import Case
 from whichrank.timeline.clocks.hosts import on_one_clock
-from whichrank.timeline.clocks.log_times import with_year
+from whichrank.timeline.clocks.log_times import with_year, years_apart
 from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.hardware import gather, read_by_others
+from whichrank.timeline.identity.addresses import names_of_addresses
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.who import (
@@ -41,11 +45,13 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Event)
 _Told = Event | KernelEvent | ProcessStack
+_FRAME = re.compile(r"\s{0,12}[\w<>.]{1,120} \([^()]{1,300}:\d{1,7}\)\s{0,8}$")
+"""A line of py-spy."""
 
 
 def build_case(records: Iterable[Any]) -> Case:
     """Choose the run, line up what belongs to it, and say what was left out."""
-    pile = _with_hosts_of_files(without_own_reports(records))
+    pile = _in_the_stated_year(_with_hosts_of_files(without_own_reports(records)))
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = of_kind(pile, "nccl.NcclLog")
     nccl = [process for log in logs for process in log.processes]
@@ -64,6 +70,7 @@ def build_case(records: Iterable[Any]) -> Case:
     people = meet(dumped, world, nccl, ras, events, stacks, placements, hosts)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}
+    told = without_failed_trials(read_by_others(pile))
     return Case(
         lineup=lineup or calls,
         calls=calls,
@@ -78,7 +85,7 @@ def build_case(records: Iterable[Any]) -> Case:
         loops={file: loops for r in of_kind(pile, "outline.Outline") for file, loops in r.loops.items()},
         branches={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.branches.items()},
         exchanges={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.exchanges.items()},
-        sightings=_blamed(_placed(_as_raised(without_failed_trials(read_by_others(pile)), events), people), people),
+        sightings=_blamed(_placed(_in_stacks(_as_raised(told, events), stacks, people), people), people),
         trials=of_kind(pile, "trial.Trial"),
         complaints=of_kind(pile, "trial.Complaint"),
         clues=of_kind(pile, "clue.CodeClue"),
@@ -87,6 +94,7 @@ def build_case(records: Iterable[Any]) -> Case:
         unplaced=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
+        host_names=names_of_addresses(of_kind(pile, "host.HostName")),
         host_clocks=clocks,
         guards=of_kind(pile, "guard.GuardFile"),
         steps=_profiles(pile),
@@ -104,6 +112,7 @@ def _with_hosts_of_files(pile: Sequence[Any]) -> list[Any]:
     named = {r.host for r in told if r.host} | {
         p.host for r in of_kind(pile, "nccl.NcclLog") for p in r.processes if p.host
     }
+    named |= {r.host for r in pile if isinstance(r, Placement) and r.host}
     hosts = hosts_of_files((_source(r) for r in told), named - {"localhost"})
     if not hosts:
         return list(pile)
@@ -111,6 +120,29 @@ def _with_hosts_of_files(pile: Sequence[Any]) -> list[Any]:
         _on_host(r, hosts[_source(r)]) if isinstance(r, _Told) and r.host is None and _source(r) in hosts else r
         for r in pile
     ]
+
+
+def _in_the_stated_year(pile: list[Any]) -> list[Any]:
+    """The texts of the job in the year that the kernel logs beside them state."""
+    stated = [r.time_ns for r in pile if isinstance(r, KernelEvent) and r.time_ns and r.time_ns > 0]
+    if not stated:
+        return pile
+    newest: dict[str, int] = {}
+    for record in pile:
+        if isinstance(record, Event) and record.time_ns:
+            newest[record.ref.source] = max(record.time_ns, newest.get(record.ref.source, 0))
+    apart = {source: shift for source, time in newest.items() if (shift := years_apart(time, stated))}
+    return [_moved(r, apart) if isinstance(r, Event | Progress) else r for r in pile] if apart else pile
+
+
+def _moved(record: Event | Progress, apart: dict[str, int]) -> Event | Progress:
+    shift = apart.get(record.ref.source if isinstance(record, Event) else record.source, 0)
+    if not shift:
+        return record
+    if isinstance(record, Progress):
+        return replace(record, time_ns=np.where(record.time_ns > 0, record.time_ns + shift, record.time_ns))
+    time, after = (at + shift if at else at for at in (record.time_ns, record.after_ns))
+    return structs.replace(record, time_ns=time, after_ns=after)
 
 
 def _on_host(record: _Told, host: str) -> _Told:
@@ -175,6 +207,24 @@ def _as_raised(sightings: Sequence[KnownMessage], events: Sequence[Event]) -> li
     if not raised:
         return list(sightings)
     return [structs.replace(s, rank=raised.get((s.ref.source, s.line), s.rank)) for s in sightings]
+
+
+def _in_stacks(sightings: Sequence[KnownMessage], stacks: Sequence[ProcessStack], people: People) -> list[KnownMessage]:
+    """Messages that are a frame of a stack are of the rank whose stack it is."""
+    if not stacks:
+        return list(sightings)
+    begins: dict[str, list[tuple[int, int]]] = {}
+    for stack in stacks:
+        rank = _rank(stack, people)
+        begins.setdefault(stack.source, []).append((stack.line, -1 if rank is None else rank))
+    begins = {source: sorted(starts) for source, starts in begins.items()}
+    placed = []
+    for message in sightings:
+        starts = begins.get(message.ref.source, [])
+        above = bisect_left(starts, (message.line + 1, -1)) - 1 if message.rank is None else -1
+        mine = starts[above][1] if above >= 0 and _FRAME.match(message.ref.quote) else -1
+        placed.append(message if mine < 0 else structs.replace(message, rank=mine))
+    return placed
 
 
 def _blamed(messages: Sequence[KnownMessage], people: People) -> list[KnownMessage]:

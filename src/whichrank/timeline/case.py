@@ -107,6 +107,8 @@ class Case(Struct, dict=True):
     """Stacks of which nothing says whose they are."""
     set_aside: list[Source] = field(default_factory=list)
     has_dumps: bool = False
+    host_names: dict[str, str] = field(default_factory=dict)
+    """By address, where a table tells it."""
     host_clocks: dict[str, HostClock] = field(default_factory=dict)
     """By host, where they were measured while the job ran."""
     guards: list[GuardFile] = field(default_factory=list)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from whichrank.model.findings import Gpu
 from whichrank.records.events.base import Event
 from whichrank.records.events.messages import KnownMessage
+from whichrank.records.events.startup import RendezvousError
 from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, KernelKind, address
 from whichrank.records.log import Progress
 from whichrank.records.of_kind import of_kind
@@ -20,7 +21,7 @@ from whichrank.timeline.clocks.log_times import moved_to_year
 from whichrank.timeline.identity.who import People, Process, by_short_name, host_in_name, short_name
 
 if TYPE_CHECKING:
-    from whichrank.records.host import HostState
+    from whichrank.records.host import HostState, TimeService
     from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket
 
 When = Literal["during", "before", "after", "unknown"]
@@ -41,6 +42,7 @@ class Hardware(Struct):
     ports: list[PortState] = field(default_factory=list)
     """One per port and moment, in order of the moments."""
     hosts: list[HostState] = field(default_factory=list)
+    time_services: list[TimeService] = field(default_factory=list)
     flows: list[TcpFlow] = field(default_factory=list)
     sockets: list[TcpSocket] = field(default_factory=list)
     tcp: list[TcpCounters] = field(default_factory=list)
@@ -136,6 +138,10 @@ class Hardware(Struct):
         ranks = sorted(p.rank for p in here if p.host is not None)
         if ranks and there == set(range(len(ranks))) and index in there:
             return (ranks[index],)
+        # Some of its ranks: hosts of one job start as many as they have GPUs.
+        many = len(there)
+        if there == set(range(many)) and len({rank // many for rank in ranks}) == 1 and index < many:
+            return tuple(rank for rank in ranks if rank % many == index)
         named = {short_name(p.host) for p in self.people.by_rank.values() if p.host} | {short_name(host or "")}
         alone = len(named - {""}) <= 1 and there == set(range(self.people.world))
         return (index,) if alone and index < self.people.world else ()
@@ -198,13 +204,14 @@ def gather(pile: Iterable[Any], people: People, times: Sequence[int]) -> Hardwar
     hosts = sorted({p.host for p in people.by_rank.values() if p.host}) or sorted(
         {r.host for r in records if isinstance(r, KernelEvent) and r.host}
     )
-    names = by_short_name(hosts)
+    names = by_short_name({*hosts, *(h for r in records if isinstance(r, RendezvousError) for h in r.dropped)})
 
     def hosted(kind: str) -> list[Any]:
         return [_hosted(record, hosts, names) for record in of_kind(records, kind)]
 
     found.gpus, found.topologies = hosted("hardware.GpuState"), hosted("hardware.GpuTopology")
     found.hosts, found.flows = hosted("host.HostState"), hosted("network.TcpFlow")
+    found.time_services = hosted("host.TimeService")
     found.sockets, found.tcp = of_kind(records, "network.TcpSocket"), hosted("network.TcpCounters")
     found.kernel = _ordered(hosted("hardware.KernelEvent"), known)
     found.ports = _moments(hosted("network.PortState"))

@@ -182,7 +182,8 @@ def _placed(root: Finding, others: Sequence[Finding]) -> Finding:
     """The root with the ranks in which it shows, where it names nobody and all that shows it names the same."""
     if root.subject.ranks or root.subject.candidates or root.cause not in causes():
         return root
-    shows = [f for f in others if f.subject.ranks and f.grade >= Grade.SUPPORTS and _shows(f, root)]
+    telling = [f for f in others if f.subject.ranks and f.grade >= Grade.SUPPORTS]
+    shows = [f for f in telling if _shows(f, root) or f.cause == root.cause]
     if len({f.subject.ranks for f in shows}) != 1:
         return root
     there = shows[0].subject

@@ -19,7 +19,7 @@ _BEFORE_WORKERS = ("rendezvous-endpoint",)
 
 def against(case: Case, finding: Finding) -> Argument | None:
     """What the state of the job says against a finding; None where the two fit."""
-    if finding.category in _STOPS and case.finish is not None:
+    if case.finish is not None and (finding.category in _STOPS or _is_a_warning(case, finding)):
         return Argument("", Grade.CONTRADICTS, None, f"the run finished: {case.finish.ref.quote}", (case.finish.ref,))
     if finding.category in _STOPS and (working := at_work(case)) is not None and _before(finding, working):
         return Argument("", Grade.CONTRADICTS, None, f"the job went on: {working.ref.quote}", (working.ref,))
@@ -38,6 +38,12 @@ def against(case: Case, finding: Finding) -> Argument | None:
             trained = ("the agent had reached the rendezvous, and its workers ran", ())
         return Argument("", Grade.CONTRADICTS, None, *trained) if trained is not None else None
     return None
+
+
+def _is_a_warning(case: Case, finding: Finding) -> bool:
+    """What a library only says of its settings, in a job of which nobody complains."""
+    warns = finding.category == "config" and finding.kind == "messages" and finding.grade < Grade.PROVES
+    return warns and not case.complaints
 
 
 def _before(finding: Finding, working: Event) -> bool:

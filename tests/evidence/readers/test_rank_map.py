@@ -27,6 +27,21 @@ VISIBLE = (
 )
 WORDS = "[4] rank 4 local_rank 0 pid 9440 host n-07\n[5] rank 5 local_rank 1 pid 9441 host n-07\n"
 ONE = "I 14:00:00 dlrm rank 2 of 4 on cpu3, backend gloo\nloading\n"
+BRACKETS = "[n2 rank 8 pid 22108] resume\n[n2 rank 9 pid 22109] resume\n"
+IN_BRACKETS = "outlier: rank 21 (node dgx-h-118): 394.8\noutlier: rank 5 (node dgx-h-102): 388.0\n"
+RANGES = "hosts p5-ci-03 (ranks 0-1), p5-ci-09 (ranks 2-3)\n"
+RANGES_FIRST = "ranks 2..3 on p5-ci-09\nranks 0..1 on p5-ci-03\n"
+ON_TWO = [(0, None, "p5-ci-03", None, None), (1, None, "p5-ci-03", None, None)]
+ON_TWO += [(2, None, "p5-ci-09", None, None), (3, None, "p5-ci-09", None, None)]
+NO_HEADING = "740112 python3 train.py RANK=5\n740113 python3 train.py RANK=6\n"
+SPAWNED = "[INFO] [launch.py:163:main] dist_world_size=2\n" + "".join(
+    f"[INFO] [launch.py:253:main] process {30211 + n} spawned with command: ['python', 'sft.py', '--local_rank={n}']\n"
+    for n in range(2)
+)
+SLOTS = "[INFO] [launch.py:145:main] WORLD INFO DICT: {'w0': [0], 'w1': [4]}\n"
+SLOTS_SPAWNED = SLOTS + "w1: [INFO] process 77 spawned with command: ['python', 'sft.py', '--local_rank=0']\n"
+AGENT = "[default] Rendezvous complete for workers. Result:\n  group_rank=1\n  global_ranks=[4, 5]\n"
+FIRST_WORDS = "[rank4] host cedar gpu V100\n[rank5] host cedar gpu V100\n"
 
 
 def rows(tmp_path, text, name="list.txt"):
@@ -50,6 +65,15 @@ def rows(tmp_path, text, name="list.txt"):
         (PS, [(8, 9440, None, 0, None), (9, 9443, None, 1, None)]),
         (JSON, [(0, None, "k1", None, None), (1, None, "k2", None, None)]),
         (VISIBLE, [(4, None, "altair", 0, 3), (5, None, "altair", 1, 2)]),
+        (BRACKETS, [(8, 22108, "n2", None, None), (9, 22109, "n2", None, None)]),
+        (IN_BRACKETS, [(21, None, "dgx-h-118", None, None), (5, None, "dgx-h-102", None, None)]),
+        (RANGES, ON_TWO),
+        (RANGES_FIRST, [*ON_TWO[2:], *ON_TWO[:2]]),
+        (NO_HEADING, [(5, 740112, None, None, None), (6, 740113, None, None, None)]),
+        (SPAWNED, [(0, 30211, None, 0, None), (1, 30212, None, 1, None)]),
+        (SLOTS_SPAWNED, [(1, 77, "w1", 0, 4), (0, None, "w0", 0, 0)]),
+        (AGENT, [(4, None, None, 0, None), (5, None, None, 1, None)]),
+        (FIRST_WORDS, [(4, None, "cedar", None, None), (5, None, "cedar", None, None)]),
     ],
 )
 def test_shapes(tmp_path, text, expected):
@@ -62,6 +86,11 @@ def test_shapes(tmp_path, text, expected):
         "rank 0 started\nrank 1 started\n",
         "step 1: loss 2\nstep 2: loss 1\nthe rank of the matrix is 4\n",
         "[rank0]: Traceback (most recent call last):\n[rank0]: KeyError: 1\n",
+        "node1 (ranks 0-7) and node1 (ranks 2-3)\n",
+        "node1 (ranks 0-7), node2 (ranks 4-11)\n",
+        "node1 (ranks 8-15), node2 (ranks 16-23)\n",
+        "  global_ranks=[0, 1]\n  group_rank=0\n  global_ranks=[2, 3]\n",
+        SPAWNED.replace("dist_world_size=2", "dist_world_size=4"),
     ],
 )
 def test_other_texts_are_no_lists(text, tmp_path):

@@ -1,4 +1,5 @@
-"""Settings that ranks or hosts print at their start (`NCCL_PROTO=Simple`), and the NCCL package that they install."""
+"""Settings that ranks or hosts print at their start: variables (`NCCL_PROTO=Simple`), the NCCL package that they
+install, and the precision that they compute in (`precision=bf16`)."""
 
 from __future__ import annotations
 
@@ -10,16 +11,22 @@ from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.variables.environment import catalogue
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
-from whichrank.records.events.run_state import NCCL_PACKAGE, Environment
+from whichrank.records.events.run_state import NCCL_PACKAGE, PRECISION, Environment
 
 NAME = "printed_settings"
 BESIDE = True
 
 _SEARCHED = 1 << 18
 """Bytes at the beginning of a file: settings are printed at the start."""
-_MARKS = (b"NCCL_", b"GLOO_", b"TORCH_", b"nvidia-nccl")
+_MARKS = (b"NCCL_", b"GLOO_", b"TORCH_", b"nvidia-nccl", b"recision", b"dtype")
 _SET = re.compile(r"(?<![\w$])((?:NCCL|GLOO|TORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})=([^\s;,\"'|]{1,120})")
 _PACKAGE = re.compile(r"nvidia[-_]nccl[-_]cu\d{2}(?: ?== ?| ?-| )(\d{1,2}\.\d{1,3}(?:\.\d{1,3}){0,2})")
+_PRECISION = re.compile(
+    r"\b(?:(?:mixed|amp|autocast|param|compute|grad)[_ ])?(?:precision|dtype)[\"']?\s?[=:]\s?[\"']?(?:torch\.)?"
+    r"(bf16|bfloat16|fp16|float16|half|fp32|float32|tf32)\b",
+    re.IGNORECASE,
+)
+_SAME = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 _NOT_OUTPUT = (".py", ".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".json", ".env", ".md", ".toml", ".ini")
 _LONGEST, _MOST = 4000, 4096
 
@@ -45,12 +52,17 @@ def read(item: Item) -> Reading:
             ref = Ref(item.label, f"line {number}", voice.text.strip()[:300], *who)
             found[who] = Environment(ref=ref, line=number, rank=who[0], host=who[1])
         found[who].variables.update(told)  # the last one counts
-    if len(found) < 2:
-        return Reading([], "ignored", "no settings of several ranks or hosts")
-    return Reading([*found.values()])
+    # Variables are compared where several ranks print them into one file; a precision is one, whoever prints it where.
+    kept = [e for e in found.values() if len(found) > 1 or (e.rank is not None and PRECISION in e.variables)]
+    return Reading([*kept]) if kept else Reading([], "ignored", "no settings of several ranks or hosts")
 
 
 def _told(text: str) -> dict[str, str]:
     told = {name: value for name, value in _SET.findall(text) if name in catalogue()}
     packages: list[str] = _PACKAGE.findall(text)
-    return {**told, NCCL_PACKAGE: packages[-1]} if packages else told
+    if packages:
+        told[NCCL_PACKAGE] = packages[-1]
+    if precision := _PRECISION.search(text):
+        said = precision[1].lower()
+        told[PRECISION] = _SAME.get(said, said)
+    return told

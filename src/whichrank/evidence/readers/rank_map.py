@@ -3,8 +3,9 @@
 Read are tables with a header (`RANK PID HOST`; `scontrol listpids`), lines such as `13 -> node2/5`, lines with names
 and values (`rank=13 host=node2 pid=4410 local_rank=5`), which many programs print when they start, the list of
 processes of `ps` with `RANK=13` in the command, words and values one after the other (`rank 13 pid 4410 on node2`),
-what DeepSpeed's launcher prints (`{'node1': [0, 1], 'node2': [0, 1]}`), and lines whose prefix says both the rank and
-the host.
+hosts with all of their ranks (`node1 (ranks 0-7), node2 (ranks 8-15)`), what DeepSpeed's launcher prints
+(`{'node1': [0, 1], 'node2': [0, 1]}`, `process 4410 spawned with command: […, '--local_rank=5']`), and lines whose
+prefix says both the rank and the host. The elastic agent of a host says which ranks it starts (`global_ranks=[8, 9]`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _PREFIXED, _LINE = 1 << 15, 400
 """Bytes at the beginning in which every rank has spoken, and of a line."""
 _PROCESS = re.compile(r"(?!\d\d:)([A-Za-z][\w.-]{0,253}):\d{1,10}:\d{1,10} \[")
 """How NCCL begins its lines."""
+_HOST_FIRST = re.compile(r"(?:host|hostname|node)[ =:] ?([A-Za-z][\w.-]{1,62})(?=[\s,;]|$)")
+"""What a rank says first behind its prefix: `[rank4] host cedar gpu …`."""
 _LARGEST = 1 << 18
 """Four thousand ranks; of a longer text the beginning is read."""
 _COLUMNS = {
@@ -70,19 +73,36 @@ _VALUES = {
     "bus_id": re.compile(r"\bbus_?id\s?[=:]\s?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f.]{2,4})", re.IGNORECASE),
 }
 _RANK_WITHIN = re.compile(rf"rank{_IS}\d|rank (?<=global rank )\d")
-_INTRODUCED = re.compile(r"rank \d{1,7}(?:(?: of |/)\d{1,7})?[,;(]{0,2} (?:local|world|gpu|pid|host|node|on )")
+_INTRODUCED = re.compile(r"rank \d{1,7}(?:(?: of |/)\d{1,7})?[,;(]{0,2} \(?(?:local|world|gpu|pid|host|node|on )")
 """In lower case: what stands in every line that says a rank and where it runs, found sooner than that itself."""
 _INTRODUCES = re.compile(
     r"(?<![\w-])rank (?P<rank>\d{1,7})(?:(?: of |/)\d{1,7})?"
-    r"(?P<items>(?:[,;(]{0,2} (?:local[_ ]rank|world[_ ]size|gpu|pid|host|hostname|node|on) [\w.:-]{1,80}){1,6})",
+    r"(?P<items>(?:[,;(]{0,2} \(?(?:local[_ ]rank|world[_ ]size|gpu|pid|host|hostname|node|on) [\w.:-]{1,80}){1,6})",
     re.IGNORECASE,
 )
-"""`rank 5 local_rank 1 pid 4410 host node7`, `rank 2 of 4 on node3`."""
+"""`rank 5 local_rank 1 pid 4410 host node7`, `rank 2 of 4 on node3`, `rank 5 (node n7)`, `[n7 rank 5 pid 4410]`."""
+_HOST_BEFORE = re.compile(rf"\[(?=\S{{0,80}}[\d-])({_HOST}) rank \d")
 _ITEM = re.compile(r"(local[_ ]rank|gpu|pid|host|hostname|node|on) ([\w.:-]{1,80})", re.IGNORECASE)
 _ITEM_OF = {"local rank": "local_rank", "hostname": "host", "node": "host", "on": "host"}
 _WORLD = re.compile(r"WORLD INFO DICT: \{([^{}]{1,400000})\}")
 _SLOTS = re.compile(r"['\"]([\w.-]{1,253})['\"]: \[([\d, ]{1,2000})\]")
 """`'node2': [0, 1, 2, 3]`: a host and its GPUs, in the order of the ranks."""
+_SPAWNED = re.compile(r"\bprocess (\d{1,10}) spawned with command: \[.{1,4000}?--local_rank=(\d{1,4})\b")
+_COLLECTED = re.compile(rf"({_HOST}): \[")
+"""How DeepSpeed's runner begins the lines of each host."""
+_WORLD_SIZE = re.compile(r"\bdist_world_size=(\d{1,7})\b")
+_NODE_RANK = re.compile(r"\bnode_rank=(\d{1,6})\b")
+_RANGE = re.compile(
+    rf"(?<![\w.-])({_HOST}) ?(?:\(|[:=] ?|-> ?)?ranks? ?[:=]? ?\[?(\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})\b"
+    rf"|\branks? (\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})(?: on| at| ->|:) ({_HOST})"
+)
+"""`node1 (ranks 0-7)`, `node1: ranks 0..7`, `ranks 0-7 on node1`."""
+_RANGE_WITHIN = re.compile(r"ranks? ?[:=]? ?\[?\d{1,7} ?(?:-|\.\.|–|to) ?\d")
+"""What stands in all of them, found sooner."""
+_MOST_OF_HOST = 64
+_AGENT = re.compile(
+    r"\bglobal_ranks=\[(\d{1,7}(?:, ?\d{1,7}){0,63})\]|\bgroup_rank=(\d{1,6})\b.{1,80}\blocal_world_size[ =](\d{1,2})\b"
+)
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
 _NO_MAP = (".py", ".md", ".rst", ".html", ".json", ".yaml", ".yml")
 
@@ -122,23 +142,26 @@ def read(item: Item) -> Reading:
 def _is_map(told: list[Row], head: bytes, clock: Clock) -> bool:
     """Whether two ranks are listed with where they run, or the one that wrote the file introduces itself."""
     introduced = any("host" in values and _INTRODUCES.search(line) for _, line, values in told[:2])
-    return len(told) >= 2 or introduced or len(_by_prefix(head, clock)) >= 2
+    started = any("_rank" in line and _AGENT.search(line) for _, line, _ in told[:1])
+    return len(told) >= 2 or introduced or started or len(_by_prefix(head, clock)) >= 2
 
 
 def _by_prefix(head: bytes, clock: Clock) -> dict[int, tuple[int, str]]:
     """By rank: a line whose prefix says its host, and the host; nothing where a rank has two of them."""
     found: dict[int, tuple[int, str]] = {}
+    told = False
     for number, line in enumerate(head[:_PREFIXED].split(b"\n"), 1):
         if clock.prefix is None and b"rank" not in line and b"]<std" not in line:
             continue
         voice = listen(line[:_LINE], clock)
-        process = _PROCESS.match(voice.text)
+        process = _PROCESS.match(voice.text) or _HOST_FIRST.match(voice.text)
+        told = told or (process is not None and process.re is _HOST_FIRST)
         host = voice.host or (process[1] if process else None)
         if voice.rank is None or host is None:
             continue
         if found.setdefault(voice.rank, (number, host))[1] != host:
             return {}
-    return found if len({host for _, host in found.values()}) > 1 else {}
+    return found if told or len({host for _, host in found.values()}) > 1 else {}
 
 
 def _placement(rank: int, values: dict[str, str], host: str | None, ref: Ref) -> Placement:
@@ -171,8 +194,10 @@ def rows(text: str) -> list[Row]:
         list(_table(lines)) if not _TITLES.isdisjoint(_cells_in(low)) else [],
         _arrows(lines),
         list(_introductions(lines)) if _RANK_WITHIN.search(low) or _INTRODUCED.search(low) else [],
-        list(_processes(lines)) if "PID" in text else [],
-        list(_slots(lines)) if "WORLD INFO DICT" in text else [],
+        list(_processes(lines)) if "RANK=" in text else [],
+        _by_deepspeed(lines) if "WORLD INFO DICT" in text or "spawned with command" in text else [],
+        _ranges(lines) if _RANGE_WITHIN.search(text) else [],
+        _by_agent(lines) if "group_rank=" in low else [],
     )
     return max(shapes, key=len)
 
@@ -249,6 +274,8 @@ def _names_and_values(line: str) -> dict[str, str]:
 def _words_and_values(line: str) -> dict[str, str]:
     match = _INTRODUCES.search(line) if _INTRODUCED.search(line.lower()) else None
     found = {"rank": match["rank"]} if match else {}
+    if match and (named := _HOST_BEFORE.match(line)):
+        found["host"] = named[1]
     for word, value in _ITEM.findall(match["items"]) if match else ():
         name = _ITEM_OF.get(word.lower(), word.lower())
         is_host = value[:1].isalpha() and re.search(r"[\d-]", value) is not None
@@ -267,9 +294,84 @@ def _slots(lines: list[tuple[int, str]]) -> Iterator[Row]:
             rank += 1
 
 
+def _by_deepspeed(lines: list[tuple[int, str]]) -> list[Row]:
+    """What its runner says of the hosts, with the pids that the launcher of each host says."""
+    by_place: dict[tuple[str, str], Row] = {(v["host"], v["local_rank"]): (n, line, v) for n, line, v in _slots(lines)}
+    hosts = list(dict.fromkeys(host for host, _ in by_place))
+    found: list[Row] = []
+    for of, started in _spawned(lines).items():
+        host = of or (hosts[0] if len(hosts) == 1 else "")
+        first = None if by_place else _first_rank(lines, of, len(started))
+        for number, line, pid, local in started:
+            if known := by_place.pop((host, local), None):
+                found.append((number, line, {**known[2], "pid": pid}))
+            elif first is not None:
+                named = {"host": of} if of else {}
+                found.append(
+                    (number, line, {"rank": str(first + int(local)), "pid": pid, "local_rank": local, **named})
+                )
+    return [*found, *by_place.values()]
+
+
+def _spawned(lines: list[tuple[int, str]]) -> dict[str, list[tuple[int, str, str, str]]]:
+    """By the host that stands before the lines, or "": line, words, pid and local rank of each process started last."""
+    found: dict[str, dict[str, tuple[int, str, str, str]]] = {}
+    for number, line in lines:
+        if "spawned with command" in line and (match := _SPAWNED.search(line)):
+            found.setdefault(_collected(line), {})[match[2]] = (number, line, match[1], match[2])
+    return {host: list(started.values()) for host, started in found.items()}
+
+
+def _collected(line: str) -> str:
+    match = _COLLECTED.match(line)
+    return match[1] if match else ""
+
+
+def _first_rank(lines: list[tuple[int, str]], host: str, count: int) -> int | None:
+    """The rank of a host's first process: every host starts as many; None where nothing says which host this is."""
+    mine = [line for _, line in lines if _collected(line) == host]
+    world = next((int(match[1]) for line in mine if (match := _WORLD_SIZE.search(line))), None)
+    node = next((int(match[1]) for line in mine if (match := _NODE_RANK.search(line))), None)
+    if world is None or world % count:
+        return None
+    return 0 if world == count else node * count if node is not None and (node + 1) * count <= world else None
+
+
+def _ranges(lines: list[tuple[int, str]]) -> list[Row]:
+    """Hosts with their ranks: only where they are all the ranks that there are, each on one host."""
+    found: dict[int, Row] = {}
+    for number, line in lines:
+        for match in _RANGE.finditer(line[:_LINE]) if _RANGE_WITHIN.search(line[:_LINE]) else ():
+            host, first, last = match[1] or match[6], int(match[2] or match[4]), int(match[3] or match[5])
+            if not re.search(r"[\d-]", host) or not 0 <= last - first < _MOST_OF_HOST:
+                continue
+            for rank in range(first, last + 1):
+                known = found.setdefault(rank, (number, line, {"rank": str(rank), "host": host}))
+                if known[2]["host"] != host:
+                    return []
+    hosts = {values["host"] for _, _, values in found.values()}
+    return list(found.values()) if len(hosts) > 1 and found.keys() == set(range(len(found))) else []
+
+
+def _by_agent(lines: list[tuple[int, str]]) -> list[Row]:
+    """The ranks that the agent of this host starts; nothing where it says several, as of restarts or of many hosts."""
+    told = [(n, line, match) for n, line in lines if "_rank" in line and (match := _AGENT.search(line[:_LINE]))]
+    ranks = {_started(match) for _, _, match in told}
+    if len(ranks) != 1:
+        return []
+    number, line, _ = told[0]
+    return [(number, line, {"rank": str(rank), "local_rank": str(at)}) for at, rank in enumerate(ranks.pop())]
+
+
+def _started(match: re.Match[str]) -> tuple[int, ...]:
+    if match[1]:
+        return tuple(map(int, match[1].split(",")))
+    return tuple(range(int(match[2]) * int(match[3]), (int(match[2]) + 1) * int(match[3])))
+
+
 def _processes(lines: list[tuple[int, str]]) -> Iterator[Row]:
-    """`ps` with the environment or with `env RANK=…` in the command."""
-    at = -1
+    """`ps` with the environment or with `env RANK=…` in the command; without its heading the pid comes first."""
+    at = 0
     for number, line in lines:
         cells = line.split(None, 16)
         if "PID" in cells and ("CMD" in cells or "COMMAND" in cells):

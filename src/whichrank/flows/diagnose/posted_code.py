@@ -40,6 +40,10 @@ _USUAL = {
     "pytorch_lightning": "import pytorch_lightning",
 }
 """What people mean by these names where they leave the imports out."""
+_TRAINER = re.compile(r"\btrainer\.(?:save_model|push_to_hub|predict|evaluate)\(")
+_MAKES_TRAINER = re.compile(r"\btrainer\b\s{0,4}(?::[^=\n]{1,80})?=(?!=)|\bdef \w{1,80}\([^)]{0,400}\btrainer\b")
+_HF_TRAINER = "import transformers\ntrainer = transformers.Trainer()"
+"""What has these methods and is called so, where the line that makes it was left out."""
 _SEVERITIES = ("error", "warning")
 
 
@@ -93,6 +97,8 @@ def _code_of(item: Item) -> str:
         return ""
     text = data.decode("utf-8", "replace")
     code = text if program else _quoted(text)
+    if program and code[:1].isspace() and not _parses(code):  # the inner part of a function
+        code = textwrap.dedent(code.expandtabs(4))
     return _with_imports(code) if code.strip() and _parses(code) else ""
 
 
@@ -149,4 +155,6 @@ def _with_imports(code: str) -> str:
     used = set(re.findall(r"\b\w+\b", code))
     bound = {name for line in code.split("\n") if "import" in line for name in re.findall(r"\b\w+\b", line)}
     more = [line for name, line in _USUAL.items() if name in used and name not in bound]
+    if _TRAINER.search(code) and not _MAKES_TRAINER.search(code) and "lightning" not in code:
+        more.append(_HF_TRAINER)
     return "\n".join([code, *more])

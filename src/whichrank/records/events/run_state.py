@@ -31,6 +31,10 @@ NCCL_PACKAGE = "nvidia-nccl"
 """The version of that package, among the variables of an environment."""
 
 
+PRECISION = "precision"
+"""The type that a rank says it computes in, among them too: bf16, fp16, fp32 or tf32."""
+
+
 class Environment(Event, kw_only=True):
     """What a rank, or the ranks of a host, were started with."""
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from whichrank.records.events.base import Event, OfGroup, Reasoned
+
+NO_HEARTBEAT = "no_heartbeat"
+# The agent's own name for a node: address, pid and a number.
+_NODES = re.compile(r"\b([\w.-]{1,253}?)_(\d{1,10})_\d{1,6}\b")
 
 
 class MemberBegins(Event, kw_only=True):
@@ -46,6 +52,11 @@ class RendezvousError(Reasoned, kw_only=True):
 
     error: str = ""
     """The class, or no_heartbeat."""
+
+    @property
+    def dropped(self) -> list[str]:
+        """The hosts whose agents were dropped, because nothing was heard of them."""
+        return [match[1] for match in _NODES.finditer(self.words)] if self.error == NO_HEARTBEAT else []
 
 
 class InitError(Reasoned, kw_only=True):

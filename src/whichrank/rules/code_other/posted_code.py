@@ -10,7 +10,7 @@ A report holds a few lines of output and the script. The output says that ranks 
 ## How it decides
 Only where all else leaves the cause unknown or generic. `whichrank lint` reads the Python blocks of notes and the
 Python files beside the logs (up to 64 KiB). An error that it finds supports its cause; a warning hints at
-it, and only where ranks wait.
+it, and only where ranks wait, or failed for nothing but a peer that had gone.
 
 ## Example
     if rank == 0:
@@ -25,6 +25,7 @@ The posted code may not be what ran: it never proves, and a rank is named only w
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 from whichrank.facts.fixes import fix
@@ -32,20 +33,27 @@ from whichrank.model.findings import Alternative, Category, CodePlace, Finding, 
 from whichrank.records.second_looks import PostedFault
 from whichrank.records.stack import main_thread
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import known_messages
+from whichrank.timeline.job_state import exceptions, known_messages
 from whichrank.timeline.job_state.outcome import observed
 
 CODE = "CODE211"
 CAUSE = "unknown"
 
 _MOST = 3
+_ONE_RANK = re.compile(
+    r"\brank\b[^=\n]{0,24}== ?(\d{1,5})\b"
+    r"|\bis_(?:main|master|rank_?0|rank_zero|world_process_zero|global_zero)(?:_process)?\b",
+    re.IGNORECASE,
+)
+"""What a condition says that holds on one rank alone."""
+_CONTRARY = re.compile(r"\bnot\b|!=|\belse\b")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.posted:
         return NotEvaluated("posted code with a fault in it, and no surer verdict")
     seen = observed(case)
-    waits = seen == "hang" or bool(known_messages.stands_still(case))
+    waits = seen == "hang" or bool(known_messages.stands_still(case)) or _was_left(case, seen)
     fitting = [fault for fault in case.posted if _fits(fault, seen, waits)]
     if not fitting:
         return []
@@ -56,6 +64,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         for cause, fault in list(others.items())[:_MOST]
     )
     message = f"The posted code shows it at {first.file}:{first.line}: {first.message}"
+    ranks = _standing_at(case, first) or _named(first)
     return [
         Finding(
             code=CODE,
@@ -64,7 +73,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             severity="error",
             grade=min(first.grade, Grade.SUPPORTS if first.severity == "error" else Grade.HINTS),
             kind="code",
-            subject=Subject(ranks=_standing_at(case, first), code=(CodePlace(first.file, first.line),)),
+            subject=Subject(ranks=ranks, code=(CodePlace(first.file, first.line),)),
             message=message,
             evidence=first.refs[:6],
             alternatives=listed,
@@ -78,6 +87,18 @@ def _fits(fault: PostedFault, seen: Category | None, waits: bool) -> bool:
     if fault.category == "hang" or fault.cause.endswith("-mismatch"):
         return waits or (seen is None and fault.severity == "error")
     return fault.severity == "error" and seen in (None, fault.category)
+
+
+def _was_left(case: Case, seen: Category | None) -> bool:
+    """Whether ranks failed only because a peer had gone: it ended while they were in a call that needs it."""
+    return seen == "crash" and bool(exceptions.lost_a_peer(case)) and not exceptions.own_exceptions(case)
+
+
+def _named(fault: PostedFault) -> tuple[int, ...]:
+    """The one rank that the condition names, where the code lets it alone make a call that all must make."""
+    named = {int(match[1] or 0) for ref in fault.refs for match in _ONE_RANK.finditer(ref.quote[:400])}
+    contrary = any(_CONTRARY.search(ref.quote[:400]) for ref in fault.refs)
+    return tuple(named) if fault.cause == "rank0-only-collective" and len(named) == 1 and not contrary else ()
 
 
 def _standing_at(case: Case, fault: PostedFault) -> tuple[int, ...]:

@@ -27,14 +27,12 @@ each takes the other for lost; the one whose own link is down is told by its int
 
 from __future__ import annotations
 
-import re
-
 from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.launchers import JobEnded, NodeSilent
-from whichrank.records.events.startup import RendezvousError
+from whichrank.records.events.startup import NO_HEARTBEAT, RendezvousError
 from whichrank.rules import building, network_findings
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -58,8 +56,6 @@ _CLAIM = Claim(
 _UNHEARD = replace(
     _CLAIM, category="hang", alternatives=(("firewall", "a blocked path looks the same from the other hosts"),)
 )
-# The agent's own name for a node: address, pid and a number.
-_NODES = re.compile(r"\b([\w.-]{1,253}?)_(\d{1,10})_\d{1,6}\b")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -69,7 +65,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if unheard is not None:
         return [unheard]
     failed = [e for e in case.events(JobEnded) if "NODE FAIL" in e.reason.upper()]
-    silent = [e for e in case.events(RendezvousError) if e.error == "no_heartbeat"]
+    silent = [e for e in case.events(RendezvousError) if e.error == NO_HEARTBEAT]
     lost = failed or silent
     if not lost:
         return []
@@ -115,7 +111,7 @@ def _unheard(case: Case) -> Finding | None:
 def _hosts(event: Event) -> list[str]:
     if isinstance(event, JobEnded):
         return [event.host] if event.host and "[" not in event.host and "," not in event.host else []
-    return [match[1] for match in _NODES.finditer(event.words)]
+    return event.dropped if isinstance(event, RendezvousError) else []
 
 
 def _with_hosts(finding: Finding, hosts: tuple[str, ...]) -> Finding:

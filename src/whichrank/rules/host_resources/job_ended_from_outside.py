@@ -10,8 +10,9 @@ back.
 ## How it decides
 The scheduler's own words, the signal that `whichrank run` received under a scheduler (with the job's time limit, where
 that is known), or the elastic agent's `Received … death signal`. What ranks print after that (SIGTERM,
-KeyboardInterrupt, lost connections) follows from it. Nobody is accused. A job that is ended because it hangs has
-another cause, and that one comes first.
+KeyboardInterrupt, lost connections) follows from it. Nobody is accused, unless only some hosts were told to end and
+others failed: then those hosts and their ranks are named. A job that is ended because it hangs has another cause, and
+that one comes first.
 
 ## Example
 `*** JOB 4711 ON node7 CANCELLED AT 2026-02-11T02:36:11 DUE TO TIME LIMIT ***`
@@ -25,14 +26,18 @@ The agent does not say who sent the signal.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, Grade, NotEvaluated
+from msgspec.structs import replace
+
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.base import Event
 from whichrank.records.events.launchers import ElasticSignal, JobEnded
 from whichrank.records.events.processes import Traceback
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import deaths, exceptions, statements
+from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.job_state import deaths, exceptions, outcome, statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST104"
 CAUSE = "job-ended-from-outside"
@@ -65,7 +70,19 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not ends:
         return _told(case)
     signs = statements.first_to_fail([statements.statement(case, event) for event in ends])
-    return [building.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends)}.", Grade.PROVES)]
+    found = building.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends)}.", Grade.PROVES)
+    return [_of_some_hosts(case, found, signs)]
+
+
+def _of_some_hosts(case: Case, finding: Finding, signs: list[Statement]) -> Finding:
+    """The finding about the hosts that were told to end, where what failed on the others came of that."""
+    hosts = {short_name(sign.host) if sign.host else "" for sign in signs}
+    elsewhere = {short_name(e.host) for e in outcome.failures(case) if e.host and e.host != "localhost"} - hosts
+    if "" in hosts or not elsewhere:
+        return finding
+    ranks = tuple(sorted({rank for host in hosts for rank in case.people.ranks_on(host)}))
+    others = tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else ()
+    return replace(finding, subject=Subject(ranks=ranks, hosts=tuple(sorted(hosts))), victims=others)
 
 
 def _told(case: Case) -> list[Finding]:

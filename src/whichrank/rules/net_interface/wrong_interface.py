@@ -9,7 +9,8 @@ NCCL takes the first interface that is up unless NCCL_SOCKET_IFNAME says otherwi
 host's name resolves to, which /etc/hosts often maps to 127.0.1.1.
 
 ## How it decides
-Failed connections to such addresses say it outright. Otherwise the interface that NCCL says it uses is judged: a
+Failed connections to such addresses say it outright, be it by the address itself or by a list of the interfaces of its
+host (`ip addr`). Otherwise the interface that NCCL says it uses is judged: a
 link-local address counts where nothing has run yet; loopback, bridges and tunnels where the job spans hosts or a
 connection failed. Who said that its own name leads nowhere, and took loopback, is named where the others did not.
 
@@ -34,6 +35,7 @@ from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
 from whichrank.timeline.job_state.joined import hosts_spoken_of
 from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.outcome import failures
 
 CODE = "NETI201"
 CAUSE = "wrong-interface"
@@ -63,7 +65,38 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         message = "A rank can't be reached at the address that it announced: {what}."
         found = building.tell_of(case, _FAILED, message, told, sure)
         return [_of_those_that_fell_back(case, found)]
-    return _by_the_choice(case)
+    return _by_its_owner(case) or _by_the_choice(case)
+
+
+def _by_its_owner(case: Case) -> list[Finding]:
+    """By lists of interfaces: what can't be reached is the address of a host's tunnel or bridge."""
+    aside = [port for port in case.hardware.ports if _leads_nowhere(port.device)]
+    failed = [
+        (s, port)
+        for s in (*known_messages.of_cause(case, "firewall"), *known_messages.of_cause(case, CAUSE))
+        for port in aside
+        if known_messages.address(s.group("peer")) in port.addresses
+    ]
+    if not failed:
+        return []
+    seen, port = failed[0]
+    others = [p for p in case.hardware.ports if p.addresses and p.host == port.host and not _leads_nowhere(p.device)]
+    better = next((f"; {p.device} ({p.addresses[0]}) is there too" for p in others if p.device != "lo"), "")
+    where = f" of {port.host}" if port.host else ""
+    message = (
+        f"{known_messages.address(seen.group('peer'))} is the address of {port.device}{where}, which does not lead to "
+        f"other hosts{better}."
+    )
+    claim = _CLAIM if known_messages.stands_still(case) or not failures(case) else _FAILED
+    found = building.found(case, claim, [s.sign for s, _ in failed], message, Grade.SUPPORTS)
+    hosts = {p.host for _, p in failed if p.host}
+    named = tuple(sorted(hosts)) if hosts < {p.host for p in case.hardware.ports if p.host} else ()
+    proof = (*found.evidence[:3], port.ref, *(p.ref for p in others[:1]))
+    return [replace(found, subject=Subject(hosts=named), evidence=proof)]
+
+
+def _leads_nowhere(device: str) -> bool:
+    return bool(_NOWHERE.fullmatch(device) or _BRIDGE.fullmatch(device))
 
 
 def _of_those_that_fell_back(case: Case, finding: Finding) -> Finding:

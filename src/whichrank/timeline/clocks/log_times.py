@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from whichrank.records.events.base import Event
 
+_DAY = 86_400 * 1_000_000_000
+_FAR = 300 * _DAY
 # Readers put times without a year into 1969, before every real one.
 _SECOND = 1_000_000_000
 
@@ -36,6 +38,17 @@ def with_year(events: Sequence[Event], others: Iterable[int]) -> list[Event]:
         year = datetime.fromtimestamp(reference / _SECOND, timezone.utc).year
         events = [_dated(event, year, reference) for event in events]
     return [event for _, event in sorted(enumerate(events), key=_key)]
+
+
+def years_apart(newest: int, stated: Sequence[int]) -> int:
+    """What to add to the times of a text whose year was guessed by the date of its file, in nanoseconds.
+
+    Kernel logs that state their year tell it, where the same days of another year fit them and these do not."""
+    if newest <= 0 or not stated or min(abs(newest - time) for time in stated) < _FAR:
+        return 0
+    years = {datetime.fromtimestamp(time // _SECOND, timezone.utc).year for time in stated}
+    fitting = [moved for year in years if any(abs((moved := _moved(newest, year)) - time) <= _DAY for time in stated)]
+    return fitting[0] - newest if len(fitting) == 1 else 0
 
 
 def _dated(event: Event, year: int, reference: int) -> Event:

@@ -23,6 +23,8 @@ DEFAULT = "default_pg"
 _WATCHDOG: tuple[type[OfGroup], ...] = (WatchdogProgress, DumpSignal, WatchdogTimeout)
 # What keeps a rank from its next collective; "waiting" is what its victims do.
 HELD_UP = ("data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user")
+_SEVERAL = 3
+"""Processes of which one can be the odd one."""
 
 
 class Held(Struct, frozen=True):
@@ -56,6 +58,18 @@ def only_stack(case: Case) -> tuple[ProcessStack, int | None] | None:
     if found[0][0].reason.startswith("Fatal"):
         return None  # the last words of a crash, no look at a job that stands still
     return found[0]
+
+
+def odd_process(case: Case) -> tuple[ProcessStack, Activity, int] | None:
+    """Of several processes that nothing names: the one that is held up while all others wait, and how many wait."""
+    if case.stacks or len(case.unplaced) < _SEVERAL:
+        return None
+    from whichrank.timeline.job_state.activity import of_process  # many patterns: only where there is a stack
+
+    doing = [(stack, of_process(stack)) for stack in case.unplaced]
+    held = [(stack, activity) for stack, activity in doing if activity.doing in HELD_UP]
+    waiting = sum(activity.doing == "waiting" for _, activity in doing)
+    return (*held[0], waiting) if len(held) == 1 and waiting == len(doing) - 1 else None
 
 
 def suspects_by_record(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -110,6 +124,8 @@ class Standings(Struct, frozen=True):
     """Ranks that never enqueued it."""
     ahead: dict[int, Event]
     """Ranks that wait in a later one: they must have finished it, which the others have not."""
+    earlier: dict[int, Event]
+    """Ranks that wait in an earlier one, which the others have finished."""
 
 
 def standings(case: Case) -> Standings | None:
@@ -163,6 +179,7 @@ def _standing(group: str, told: Sequence[OfGroup]) -> Standings | None:
         {rank: event for rank, (seq, event) in waited.items() if seq == target},
         {rank: event for rank, (last, event) in enqueued.items() if last < target and rank not in waited},
         {rank: event for rank, (seq, event) in waited.items() if seq > target},
+        {rank: event for rank, (seq, event) in waited.items() if seq < target},
     )
 
 

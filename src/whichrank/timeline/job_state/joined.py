@@ -44,7 +44,9 @@ _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
-    joins = (_among_peers, _of_host, _named_by_all, _of_whom, _with_ranks_of_host, _with_host_of_ranks, _observed)
+    joins = (
+        _among_peers, _of_host, _named_by_all, _of_whom, _with_ranks_of_host, _with_host_of_ranks, _called, _observed,
+    )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
     return finding
@@ -137,6 +139,14 @@ def _with_host_of_ranks(case: Case, finding: Finding) -> Finding:
     hosts = {case.people.host_of(rank) for rank in subject.ranks}
     known = sorted(host for host in hosts if host is not None and host != "localhost")
     return replace(finding, subject=replace(subject, hosts=tuple(known))) if len(known) == len(hosts) else finding
+
+
+def _called(case: Case, finding: Finding) -> Finding:
+    """Hosts by their names, where the finding has their addresses."""
+    hosts = tuple(dict.fromkeys(case.host_names.get(host, host) for host in finding.subject.hosts))
+    return (
+        finding if hosts == finding.subject.hosts else replace(finding, subject=replace(finding.subject, hosts=hosts))
+    )
 
 
 def _failed_themselves(case: Case) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, 
 from whichrank.records.events.run_state import AtWork, RunFinished
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
+from whichrank.timeline.job_state.interrupted import waits
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
@@ -104,11 +105,11 @@ def observed(case: Case) -> Category | None:
         return None
     if case.stands_still and not case.goes_on:
         return "hang"
-    working = at_work(case)
-    failed = [event for event in failures(case) if not _went_on(case, event)]
+    working, by_hand = at_work(case), waits(case)
+    failed = [event for event in failures(case) if event not in by_hand and not _went_on(case, event)]
     if any(working is None or e.ref.source != working.ref.source or e.line >= working.line for e in failed):
         return "crash"
-    return said_category(case)
+    return "hang" if by_hand else said_category(case)
 
 
 def _went_on(case: Case, event: Event) -> bool:

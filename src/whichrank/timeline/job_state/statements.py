@@ -26,6 +26,7 @@ from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.records.events.startup import CommInit, GroupInit, InitError, RendezvousError, StoreError
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
+from whichrank.timeline.job_state.interrupted import waits as interrupted_waits
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
@@ -361,9 +362,12 @@ def unless_all(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def only_hangs(case: Case) -> bool:
-    """Whether somebody says that the job hangs, and nothing shows that a process ended but by waiting too long."""
-    said = bool(case.index.said_to_hang) or said_category(case) == "hang"
-    return said and all(isinstance(e, Traceback) and _GAVE_UP.search(e.words) for e in case.events(*_ENDINGS))
+    """Whether somebody says that the job hangs, or ended a wait by hand, and nothing shows that a process ended but by
+    waiting too long."""
+    interrupted = interrupted_waits(case)
+    said = bool(case.index.said_to_hang) or said_category(case) == "hang" or bool(interrupted)
+    ends = [event for event in case.events(*_ENDINGS) if event not in interrupted]
+    return said and all(isinstance(e, Traceback) and _GAVE_UP.search(e.words) for e in ends)
 
 
 def is_traceback(found: Statement) -> bool:

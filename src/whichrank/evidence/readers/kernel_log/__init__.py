@@ -19,6 +19,8 @@ _LINES = at_line_start(
     rb"\d{1,5},\d{1,12},\d{1,18},[^;\n]{1,40};",
     rb"(?:<\d{1,3}>)?Linux version \d",
 )
+_SHORTENED = at_line_start(rb"\[ {0,8}\d{1,8}\.\d{1,6}\] \S")
+"""The time since boot with fewer digits than the kernel prints."""
 _KERN_LINES = at_line_start(
     rb"(?:[\w./-]{1,200}: ?| {0,6}\d{1,6}: )?\w{3} {1,2}\d{1,2} [\d:]{8} [\w.-]{1,253} kernel: ",
     rb"(?: {0,6}\d{1,6}: )?(?:\S{19,35}|\d{4}-\d\d-\d\d \d\d:\d\d:\S{2,16}) [\w.-]{1,253} kernel: ",
@@ -47,7 +49,9 @@ def sniff(head: bytes, name: str) -> bool:
         return True
     if not name.lower().startswith(_NAMES):
         return False
-    return b"kernel" in head or _SYSLOG.search(head) is not None or any(words in head for words in _FORBIDDEN)
+    if begins_line(_SHORTENED, head) or any(words in head for words in _FORBIDDEN):
+        return True
+    return b"kernel" in head or _SYSLOG.search(head) is not None
 
 
 def _has_lines(head: bytes) -> bool:

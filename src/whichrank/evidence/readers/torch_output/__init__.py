@@ -20,7 +20,7 @@ from whichrank.evidence.text.repeated_lines import Held, Often, key_of, speaker
 from whichrank.evidence.text.text_file import LONGEST, bounded, is_text
 from whichrank.evidence.text.words import Found
 from whichrank.model.contracts import Item, Reading
-from whichrank.records.events.run_state import LossNonfinite, RunFinished
+from whichrank.records.events.run_state import LossNonfinite
 from whichrank.records.log import FINITE
 
 NAME = "torch_output"
@@ -156,8 +156,8 @@ class Listener:
         return self._reading()
 
     def _reading(self) -> Reading:
-        for number, voice, how in completion.read(self._item, self._breaks, self._clock):
-            self._hearing.emit(number, voice, RunFinished(how=how))
+        for number, voice, event in completion.read(self._item, self._breaks, self._clock):
+            self._hearing.emit(number, voice, event)
         records: list[object] = [*self._hearing.keeper.events()]
         steps = progress.read(self._item, self._breaks, self._clock, self._rank)
         records += [steps] if steps is not None else []

@@ -12,6 +12,7 @@ from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import FingerprintMismatch, MonitoredBarrierFailed
 from whichrank.records.events.communication import GlooInitError, GlooMismatch, GlooTimeout, PeerClosed
 from whichrank.records.events.startup import (
+    NO_HEARTBEAT,
     InitError,
     MemberBegins,
     MembersMet,
@@ -222,7 +223,7 @@ def _rendezvous(text: str) -> Event | None:
     if match := _RENDEZVOUS.search(text):
         return RendezvousError(error=match[1], reason=(match[2] or "").strip('", '))
     if "no heartbeat" in text:
-        return RendezvousError(error="no_heartbeat", reason=text[:500].strip())
+        return RendezvousError(error=NO_HEARTBEAT, reason=text[:500].strip())
     return None
 
 

@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from whichrank.evidence.readers.torch_output import shell as shells
 from whichrank.evidence.text.newest_lines import decoded
 from whichrank.evidence.text.prefixes import Clock, Voice, listen
 from whichrank.model.contracts import Item
+from whichrank.records.events.launchers import ProcessExit
+from whichrank.records.events.run_state import RunFinished
 
 TAIL = 1 << 16
 """A run says that it is done at its end: in the last 64 KiB, or not at all."""
@@ -26,7 +29,7 @@ _DONE = (
 )
 _MAYBE = (
     b"done", b"finish", b"complet", b"succe", b"ended", b"end of", b"over", b"bye", b"exit", b"return", b"rc",
-    b"status", b"reached", b"train_runtime", b"passed", b"time", b"ut of bounds",
+    b"status", b"reached", b"train_runtime", b"passed", b"time", b"ut of bounds", shells.ASKED,
 )  # fmt: skip
 # What loggers put before the words: ` - INFO - rank 0 - `, `INFO train: `, `[INFO] [launch.py:351:main] `, glog's
 # `p0 I1103 06:56:11.001230 train.py:240] `.
@@ -43,7 +46,7 @@ _WORDS = tuple(
         r"^\W*(?:all )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
         r"[;.,] bye\W*$|^\W*end of (?:the )?(?:training|run|job)\b",
         r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b|\.service: deactivated successfully\b",
-        r"-> *(?:finished|succeeded|completed)\b",
+        r"\b(?:\w{2,16}ing|shutting_down|active|queued|submitted|started) ?-> ?(?:finished|succeeded|completed)\b",
         r"^=+ \d+ passed(?:, \d+ (?:skipped|xfailed|xpassed|warnings?|deselected))* in \d",
         r"\bmax_(?:epochs|steps|iters)\W{1,3}\d+\W{0,3} reached",
         r"['\"]train_runtime['\"]\s*:",
@@ -76,8 +79,8 @@ _NOT = re.compile(
 )
 
 
-def read(item: Item, breaks: int, clock: Clock) -> Iterator[tuple[int, Voice, How]]:
-    """Number, words and kind of the lines at the end that say so, in order."""
+def read(item: Item, breaks: int, clock: Clock) -> Iterator[tuple[int, Voice, RunFinished | ProcessExit]]:
+    """Number and words of the lines at the end that say so, or with which code a shell says that it ended, in order."""
     with item.open() as stream:
         text = decoded(stream)
         if text is None:
@@ -85,11 +88,25 @@ def read(item: Item, breaks: int, clock: Clock) -> Iterator[tuple[int, Voice, Ho
             text = stream.read(TAIL)
     lines, low = text[-TAIL:].split(b"\n"), text[-TAIL:].lower()
     words = [word for word in _MAYBE if word in low]
+    typed = shells.ASKED in words or (words and shells.PROBES.search(low))
+    shell = shells.Shell() if typed else None
     for number, line in enumerate(lines, breaks + 2 - len(lines)) if words else ():
-        if number > 0 and any(map(line[:_LONGEST].lower().__contains__, words)):
+        if number <= 0:
+            continue
+        code = shell.feed(line) if shell is not None else None
+        if shell is not None and code is not None:
+            yield number, Voice(f"{shell.asked}: exit code {code}"), _ended(code)
+        elif (shell is None or not shell.probes) and any(map(line[:_LONGEST].lower().__contains__, words)):
             voice = listen(line[:_LONGEST], clock)
             if how := _how(voice.text):
-                yield number, voice, how
+                yield number, voice, RunFinished(how=how)
+
+
+def _ended(code: int) -> RunFinished | ProcessExit:
+    """What a shell's exit code says; above 128 a signal ended the program."""
+    if code == 0:
+        return RunFinished(how="exit")
+    return ProcessExit(by="shell", exitcode=code, signal=code - 128 if code > 128 else None)
 
 
 def _how(text: str) -> How | None:

@@ -59,6 +59,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [_finding(standing, here, standing.behind, "went ahead to", "never came to it")]
     if standing.behind and len(standing.behind) < len(here):
         return [_finding(standing, standing.behind, here, "never enqueued", "timed out in it")]
+    if standing.earlier and not standing.ahead and len(standing.earlier) < len(here):
+        return [_finding(standing, standing.earlier, here, "still waits in an earlier one than", "went on to it")]
     return [_nobody(case, standing)]
 
 

@@ -1,0 +1,67 @@
+"""Whose addresses are whose: interfaces with their addresses (`ip -br addr`, `ip -o addr`, and what people shorten them
+to), and the names of addresses (`getent hosts`, /etc/hosts)."""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.evidence.text.host_marks import host_above
+from whichrank.evidence.text.host_of_path import host_of_path
+from whichrank.model.contracts import Item
+from whichrank.model.evidence import Ref
+from whichrank.records.host import HostName
+from whichrank.records.network import PortState
+
+_LARGEST = 1 << 18
+_LONGEST, _MOST = 1000, 4096
+_ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
+_LISTED = re.compile(
+    r"(?:^|(?<=\s))(?:\d{1,5}: )?(?P<device>[a-z][\w.-]{1,31})(?:@[\w.-]{1,32})?:?\s{1,40}"
+    rf"(?:(?:UP|DOWN|UNKNOWN)\s{{1,40}}|inet )(?P<address>{_ADDRESS})/\d{{1,2}}\b"
+)
+"""`eth0  UP  10.0.0.7/24`, `2: eth0    inet 10.0.0.7/24`."""
+_OF_HOST = re.compile(r"([A-Za-z][\w.-]{1,62}): (?=\S)")
+"""How pdsh, clush and people begin the lines of each host."""
+_NAME = r"[A-Za-z][\w.-]{1,252}"
+_NAMED = re.compile(rf"\s{{0,8}}({_ADDRESS})[ \t]{{1,40}}({_NAME}(?:[ \t]{{1,8}}{_NAME}){{0,5}})\s{{0,8}}$")
+"""`10.0.0.7   node7.lan node7`."""
+_LISTS = (b"inet ", b" UP ", b" DOWN ", b" UNKNOWN ")
+_TABLES = (b"getent", b"/etc/hosts", b"localhost")
+"""One of these stands where interfaces are listed, or addresses are named."""
+
+
+def fits(head: bytes, name: str) -> bool:
+    """Whether the beginning lists an interface with its address, or is of a table of names."""
+    lists, tables = any(map(head.__contains__, _LISTS)), _of_names(head, name)
+    lines = [line[:_LONGEST] for line in head.decode("utf-8", "replace").split("\n")] if lists or tables else []
+    return (lists and any(map(_LISTED.search, lines))) or (tables and any(map(_NAMED.match, lines)))
+
+
+def _of_names(head: bytes, name: str) -> bool:
+    return name.lower().startswith("hosts") or any(map(head.__contains__, _TABLES))
+
+
+def read(item: Item) -> list[PortState | HostName]:
+    """One `PortState` per interface and address, one `HostName` per row of a table."""
+    with item.open() as stream:
+        text = stream.read(_LARGEST).decode("utf-8", "replace")
+    names = _of_names(item.head(), item.label.rpartition("/")[2])
+    host = host_of_path(item.label)
+    found: list[PortState | HostName] = []
+    for number, whole in enumerate(text.split("\n"), 1):
+        line = whole[:_LONGEST]
+        above = host_above(line)
+        host = above or host
+        if len(found) >= _MOST:
+            break
+        before = _OF_HOST.match(line)
+        of = before[1] if before and not above else host
+        for match in _LISTED.finditer(line):
+            if match["device"] != of:
+                ref, place = Ref(item.label, f"line {number}", match[0].strip(), None, of), f"{item.label}:{number}"
+                addresses = (match["address"],)
+                found.append(PortState(ref, match["device"], host=of, snapshot=place, addresses=addresses, line=number))
+        if names and (row := _NAMED.match(line)):
+            ref = Ref(item.label, f"line {number}", line.strip()[:300])
+            found.append(HostName(ref, row[1], tuple(row[2].split())))
+    return found

@@ -1,0 +1,80 @@
+"""The clock of a host is wrong, and the others take its agent for dead.
+
+## What it finds
+A host whose time service says that its clock is seconds off, or that it can't be set, in a job that failed; above all
+one whose agent the rendezvous drops for want of heartbeats.
+
+## Why it happens
+The rendezvous compares the times that agents write with its own clock: a heartbeat of an agent whose clock is behind
+looks old at once. Certificates and leases fail in the same way.
+
+## How it decides
+The words of chronyd, ntpd, `chronyc tracking` or `timedatectl` about a host. An offset of a second or more counts, and
+so does, less, a clock that nothing sets. Where the rendezvous dropped agents of such hosts and of no others, an offset
+proves it; elsewhere an offset is a hint, if the clock of another host is said to be right.
+
+## Example
+`chronyd[811]: System clock wrong by 412.118843 seconds` on node3, and `the node(s) 'node3_2870_0' have been removed
+from the rendezvous 'exp44' since they had no heartbeat` in the log of node1.
+
+## Fix
+Start the time service on all hosts and check it: chronyc tracking.
+
+## Limits
+A clock that was set right before the job began is mentioned by the same words.
+"""
+
+from __future__ import annotations
+
+from whichrank.facts.fixes import fix
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.events.startup import RendezvousError
+from whichrank.records.host import TimeService
+from whichrank.timeline.case import Case
+from whichrank.timeline.hardware import same_host
+from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.job_state import kernel_events
+
+CODE = "HOST158"
+CAUSE = "clock-skew"
+
+_WRONG_S = 1.0
+"""chronyd mentions an offset from one second on (logchange); agents count heartbeats in seconds."""
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    told = case.hardware.time_services
+    if not told:
+        return NotEvaluated("what the time service of the hosts says (chronyc tracking, timedatectl, its log)")
+    wrong = [one for one in told if one.host and (one.held is False or (one.wrong_s or 0.0) >= _WRONG_S)]
+    hosts = sorted({short_name(one.host) for one in wrong if one.host})
+    dropped = {short_name(host) for event in case.events(RendezvousError) for host in event.dropped}
+    meant = [host for host in hosts if host in dropped]
+    clearly = sorted({short_name(one.host) for one in wrong if one.host and (one.wrong_s or 0.0) >= _WRONG_S})
+    if meant and dropped <= set(hosts):
+        return [_finding(case, wrong, tuple(meant), Grade.PROVES if set(meant) <= set(clearly) else Grade.SUPPORTS)]
+    others = {short_name(one.host) for one in told if one.host} - set(hosts)
+    if not clearly or not others or not kernel_events.failed(case):
+        return []
+    return [_finding(case, wrong, tuple(clearly), Grade.HINTS)]
+
+
+def _finding(case: Case, wrong: list[TimeService], hosts: tuple[str, ...], grade: Grade) -> Finding:
+    mine = [one for one in wrong if any(same_host(one.host, host) for host in hosts)]
+    most = max((one.wrong_s for one in mine if one.wrong_s is not None), default=None)
+    how = f"is {most:,.0f} s wrong" if most is not None and most >= _WRONG_S else "is not kept right"
+    missed = [e for e in case.events(RendezvousError) if e.dropped] if grade > Grade.HINTS else []
+    then = ": the rendezvous drops its agent for want of heartbeats" if missed else ""
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="crash",
+        severity="error",
+        grade=grade,
+        kind="host",
+        subject=Subject(hosts=hosts),
+        message=f"The clock of {', '.join(hosts)} {how}{then}.",
+        evidence=tuple(one.ref for one in mine[:3]) + tuple(event.ref for event in missed[:2]),
+        fix=fix(CAUSE),
+        next=(NextStep("chronyc tracking", "tells how far the clock of a host is off", (CAUSE,), "none"),),
+    )

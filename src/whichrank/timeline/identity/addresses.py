@@ -1,0 +1,29 @@
+"""What hosts are called of which logs name only the address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from whichrank.timeline.identity.who import short_name
+
+if TYPE_CHECKING:
+    from whichrank.records.host import HostName
+
+_OF_EC2 = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})")
+"""Amazon names a host after its address."""
+_LOOPBACK = "127."
+
+
+def names_of_addresses(rows: Iterable[HostName]) -> dict[str, str]:
+    """The short name by address; of an address with two names none."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        names = {short_name(name) for name in row.names} - {"localhost"}
+        if not row.address.startswith(_LOOPBACK):
+            found.setdefault(row.address, set()).update(names)
+        for name in names:  # also where the row gives it another address: on its own host a name may lead to loopback
+            if match := _OF_EC2.fullmatch(name):
+                found.setdefault(".".join(match.groups()), set()).add(name)
+    return {address: next(iter(names)) for address, names in found.items() if len(names) == 1}
