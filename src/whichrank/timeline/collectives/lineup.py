@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from whichrank.records.dump import STARTED, Call, Dump
-from whichrank.timeline.collectives.completed import drop_foreign_status, marks, of_messages, settle
+from whichrank.timeline.collectives.completed import drop_foreign_status, has_batches, marks, of_messages, settle
 from whichrank.timeline.collectives.signature import Signature, signature
 from whichrank.timeline.identity.groups import Group, resolve_groups, world_size
 
@@ -87,7 +87,9 @@ class Lineup(Struct, dict=True):
     def placed(self) -> bool:
         """Whether every rank's entries name code lines; with some dumps lacking them, lines don't compare."""
         lines = np.array([bool(call.stack) for call in self.calls], np.bool_)
-        return all(lines[self.call[start:stop]].any() for start, stop in self.first.values() if stop > start)
+        return bool(lines.all()) or all(
+            lines[self.call[start:stop]].any() for start, stop in self.first.values() if stop > start
+        )
 
     @cached_property
     def _by_group(self) -> tuple[I32, npt.NDArray[np.intp]]:
@@ -157,10 +159,11 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: _Calls) -> dict[
     call_map = np.array([calls.number(call) for call in dump.calls], np.int32)
     group_map = np.array(groups, np.int32)
     call = call_map[dump.call]
-    ends = of_messages(dump)
-    for index in sorted(set(dump.call[ends].tolist())):
-        twin = replace(dump.calls[index], p2p=True)
-        call[ends & (dump.call == index)] = calls.numbers.setdefault(twin, len(calls.numbers))
+    if has_batches(dump):
+        ends = of_messages(dump)
+        for index in sorted(set(dump.call[ends].tolist())):
+            twin = replace(dump.calls[index], p2p=True)
+            call[ends & (dump.call == index)] = calls.numbers.setdefault(twin, len(calls.numbers))
     done, aborted, issued = marks(dump)
     drop_foreign_status(dump)
     return {

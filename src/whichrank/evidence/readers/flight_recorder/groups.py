@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from whichrank.evidence.readers.flight_recorder.calls import integer, text
 from whichrank.records.dump import GroupStatus, LocalGroup
@@ -15,7 +16,7 @@ _KEPT_TEXT = 16 << 20  # bytes of lists that are remembered: the ranks of one jo
 _LIST = re.compile(r"[0-9, ]*")
 
 
-class _Config(NamedTuple):
+class _Config(Struct, frozen=True):
     by_name: dict[str, tuple[str, tuple[int, ...] | None]]
     by_id: dict[int, tuple[int, ...] | None]
 
