@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-LARGE = 8 << 20
+LARGE = 4 << 20
 """Bytes: pieces of this size and more are fetched one by one, and given back."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Of malloc.h."""

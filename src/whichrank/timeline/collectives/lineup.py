@@ -132,11 +132,13 @@ def scattered(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def in_order(numbers: Column) -> npt.NDArray[np.intp]:
-    """The stable order of whole numbers. Of 16 bits numpy sorts them by counting, some ten times as fast."""
+    """The stable order of whole numbers. Of 16 bits numpy sorts them by counting, some ten times as fast, and of 8 bits
+    in half of that."""
     if len(numbers):
         lowest = int(numbers.min())
-        if int(numbers.max()) - lowest < 1 << 16:
-            numbers = (numbers - numbers.dtype.type(lowest)).astype(np.uint16)
+        width = int(numbers.max()) - lowest
+        if width < 1 << 16:
+            numbers = (numbers - numbers.dtype.type(lowest)).astype(np.uint8 if width < 1 << 8 else np.uint16)
     return np.argsort(numbers, kind="stable")
 
 
@@ -167,7 +169,6 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: _Calls) -> dict[
     done, aborted, issued = marks(dump)
     drop_foreign_status(dump)
     return {
-        "rank": np.full(len(dump), dump.rank, np.int32),
         "group": group_map[dump.group],
         "call": call,
         "seq": dump.seq,
@@ -236,6 +237,7 @@ def line_up(dumps: Sequence[Dump], *, release: bool = False) -> Lineup | None:
                 _release(dump)
     if release and total > MANY:
         _give_back()
+    table["rank"] = np.repeat(np.array(list(first), np.int32), [stop - start for start, stop in first.values()])
     issued = table.pop("issued")
     lineup = _finish(world, groups, list(calls.numbers), first, dumps, table)
     if issued.any():
