@@ -103,8 +103,19 @@ class _Members:
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, ...] | None] = {}
         self._room = _KEPT_TEXT
+        self._longest: tuple[str, tuple[int, ...] | None] = ("", None)
 
     def of(self, ranks: str) -> tuple[int, ...] | None:
+        """The list of all ranks is compared with the last such list: to look up 100 KB takes ten times as long."""
+        text, members = self._longest
+        if len(ranks) == len(text) and ranks == text:
+            return members
+        members = self._looked_up(ranks)
+        if len(text) <= len(ranks) <= _KEPT_TEXT:
+            self._longest = ranks, members
+        return members
+
+    def _looked_up(self, ranks: str) -> tuple[int, ...] | None:
         try:
             return self._known[ranks]
         except KeyError:
