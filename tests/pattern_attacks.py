@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from whichrank.facts.required_words import Phrases
+from whichrank.model.late_pattern import LatePattern
 
 if sys.version_info >= (3, 11):
     from re import _constants as constants
@@ -185,6 +186,8 @@ def _uses_below(folder: Path) -> dict[str, set[str]]:
 def _inside(value: Any, depth: int = 3) -> Iterator[re.Pattern[Any]]:
     if isinstance(value, re.Pattern):
         yield value
+    elif isinstance(value, LatePattern):
+        yield re.compile(value.pattern, value.flags)
     elif isinstance(value, Phrases):
         yield value.whole
     elif depth and isinstance(value, (list, tuple, set, frozenset)):

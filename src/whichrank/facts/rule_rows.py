@@ -53,7 +53,8 @@ def rows(judges: Literal["case", "code"] = "case") -> dict[str, RuleRow]:
 def codes() -> frozenset[str]:
     """The codes of those that judge a job, which are the headings of the files."""
     files = (file.read_text(encoding="utf-8") for file in FOLDER.glob("*.ini"))
-    return frozenset(code for text in files for code in re.findall(r"^\[([A-Z]+\d+)\]", text, re.MULTILINE))
+    # The beginning of a line as a character: a search for it takes a third of one with re.MULTILINE.
+    return frozenset(code for text in files for code in re.findall(r"\n\[([A-Z]+\d+)\]", f"\n{text}"))
 
 
 def _read(file: Path) -> list[RuleRow]:

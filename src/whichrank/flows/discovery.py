@@ -9,7 +9,9 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from whichrank.facts import rule_rows
 from whichrank.model.evidence import Skipped
@@ -22,7 +24,7 @@ ROWS, CODE_ROWS = f"{RULES}.from_rows", f"{RULES}.code_rows"
 UNMET = Path(__file__).parents[1] / "rules" / "unmet.csv"
 
 
-class Unmet(NamedTuple):
+class Unmet(Struct, frozen=True):
     """What a rule reads of a case without evidence before it answers that something is missing."""
 
     code: str

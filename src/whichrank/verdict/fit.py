@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Grade
+from whichrank.model.late_pattern import late
 from whichrank.model.verdict import Argument
 from whichrank.records.events.base import Event
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import trials
 from whichrank.timeline.job_state.outcome import at_work
 
-_LINE = re.compile(r"line (\d+)")
+_LINE = late(r"line (\d+)")
 _STOPS = ("hang", "crash")
 _BEFORE_WORKERS = ("rendezvous-endpoint",)
 

@@ -6,6 +6,7 @@ import pickle
 import random
 import resource
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,25 @@ def test_wrong_arguments_are_refused(built):
             built.decode(*arguments)
     with pytest.raises(TypeError):
         built.decode(b"", "m", (b"bytes",), (), (), (), {})
+
+
+def test_what_was_read_before_changes_nothing(built):
+    """Arrays are kept from one file for the next, which may be of another size and have other columns."""
+    names, columns = {}, [NATIVE[1], NATIVE[1][:2], NATIVE[1][4:]]
+    files = [torch_pickle(*dump(count)) for count in (700, 3, 60)] + [b"\x80\x02](", pickle.dumps([1, 2], 2)]
+
+    def found(data, ints):
+        return built.decode(data, NATIVE[0], ints, *NATIVE[2:5], {})
+
+    for data in files:
+        for ints in columns:
+            names[data, ints] = found(data, ints)
+    assert names[files[0], columns[1]] is not None
+    dice = random.Random(3)
+    tasks = [(dice.choice(files), dice.choice(columns)) for _ in range(200)]
+    with ThreadPoolExecutor(6) as pool:
+        again = list(pool.map(lambda task: found(*task), tasks))
+    assert [names[task] for task in tasks] == again
 
 
 def test_memory_is_given_back(built):

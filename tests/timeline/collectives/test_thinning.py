@@ -13,6 +13,7 @@ from whichrank.flows.diagnose import read_dumps
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.contracts import Item
 from whichrank.timeline.collectives import thinning
+from whichrank.timeline.collectives.lineup import DUMP_COLUMNS
 from whichrank.timeline.collectives.thinning import Digest, Place, Thinner
 
 RANKS, ENTRIES = 6, 1100
@@ -210,3 +211,29 @@ def test_of_a_large_group_the_odd_ones_are_read_first(tmp_path, monkeypatch):
         thinner.thin(dumps[-1])
     monkeypatch.setattr(thinning, "ADDED", 1200)
     assert thinning.disputed(dumps, thinner) == {number: [Place(0, 201)] for number in (5, 0, 1)}
+
+
+@pytest.mark.usefixtures("native_decoder")
+def test_what_ranks_have_in_common_is_cut_once(tmp_path):
+    job(tmp_path / "j", odd={3: other_size(200)}, stopped=4)
+
+    def dumps():
+        paths = sorted((tmp_path / "j").iterdir())
+        return [flight_recorder.read(Item(path, path.name, path.stat().st_size, 0)).records[0] for path in paths]
+
+    thinner, together = Thinner(500), dumps()
+    for dump, other in zip(together, dumps(), strict=True):
+        alone = Thinner(500)
+        thinner.thin(dump)
+        alone.thin(other)
+        assert (dump.left_out, dump.capacity_wrapped) == (other.left_out, other.capacity_wrapped)
+        for name in DUMP_COLUMNS:
+            column, theirs = getattr(dump, name), getattr(other, name)
+            assert np.array_equal(column, theirs, equal_nan=column.dtype.kind == "f"), name
+        mine, lists = thinner.digests[id(dump)], alone.digests[id(other)]
+        assert mine.keys() == lists.keys()
+        for group, digest in mine.items():
+            assert digest.departs_from(lists[group]) is None
+            assert digest.unfinished == lists[group].unfinished
+    assert together[0].seq is together[1].seq
+    assert together[0].call is not together[3].call

@@ -39,6 +39,8 @@
 #define MAX_KEY (1u << 16) /* bytes that tell what an example says */
 #define COMPARED 64u    /* bytes compared without a match, per byte of the file */
 #define ROW_STEPS 8u
+#define MAX_SPARE 4u /* parses whose arrays are kept for later ones */
+#define SPARE_BYTES (2u << 20) /* of the arrays of one */
 
 enum kind { NONE, FALSE_, TRUE_, INT, REAL, TEXT, LIST, TUPLE, DICT, ROW };
 
@@ -91,34 +93,34 @@ typedef struct {
     uint8_t tag;
 } Key;
 
+/* memo: node + 1, 0 for nothing; SKIPPED inside records that were taken by comparison. puts: where in the data.
+ * values: the columns of row after row. key: what an example says, as bytes. */
+#define ARRAYS(EACH)          \
+    EACH(Node, nodes)         \
+    EACH(uint32_t, items)     \
+    EACH(Slot, stack)         \
+    EACH(uint32_t, memo)      \
+    EACH(uint32_t, puts)      \
+    EACH(Hole, holes)         \
+    EACH(Template, templates) \
+    EACH(Value, values)       \
+    EACH(uint32_t, row_template) \
+    EACH(uint8_t, key)
+
 typedef struct {
     const uint8_t *data;
     uint32_t size, pos;
     Key keys[2 * MAX_COLUMNS];
     uint32_t n_keys, n_ints, n_columns; /* columns: ints first, then reals */
-
-    Node *nodes;
-    uint32_t n_nodes, cap_nodes;
-    uint32_t *items;
-    uint32_t n_items, cap_items;
-    Slot *stack;
-    uint32_t n_stack, cap_stack;
     Mark marks[MAX_MARKS];
     uint32_t n_marks;
-    uint32_t *memo; /* node + 1, 0 for nothing; SKIPPED inside records that were taken by comparison */
-    uint32_t n_memo, cap_memo, memoized;
-    uint32_t *puts; /* where in the data */
-    uint32_t n_puts, cap_puts;
-    Hole *holes;
-    uint32_t n_holes, cap_holes;
-    Template *templates;
-    uint32_t n_templates, cap_templates;
+
+#define DECLARED(type, name) \
+    type *name;              \
+    uint32_t cap_##name;
+    ARRAYS(DECLARED)
+    uint32_t n_nodes, n_items, n_stack, n_memo, memoized, n_puts, n_holes, n_templates, n_rows, n_key;
     int32_t last; /* template of the newest record, -1 */
-    Value *rows;
-    uint32_t *row_template;
-    uint32_t n_rows, cap_rows, cap_row_template;
-    uint8_t *key; /* what an example says, as bytes */
-    uint32_t n_key, cap_key;
     int unnumbered; /* a record lacks the first column */
     uint32_t matched; /* what `memoized` becomes if the record that matched last is taken */
     uint64_t steps, text, compared;
@@ -168,8 +170,29 @@ static double real_at(const uint8_t *p)
     return value;
 }
 
+/* Whether `size` bytes are the same. Most are few: a call of memcmp would cost more than the comparison. */
+static inline int same_bytes(const uint8_t *one, const uint8_t *other, uint32_t size)
+{
+    uint64_t a, b;
+    if (size < sizeof a) {
+        for (; size; size--)
+            if (*one++ != *other++)
+                return 0;
+        return 1;
+    }
+    for (; size > sizeof a; size -= (uint32_t)sizeof a, one += sizeof a, other += sizeof a) {
+        memcpy(&a, one, sizeof a);
+        memcpy(&b, other, sizeof b);
+        if (a != b)
+            return 0;
+    }
+    memcpy(&a, one + size - sizeof a, sizeof a); /* the last ones, some of them for the second time */
+    memcpy(&b, other + size - sizeof b, sizeof b);
+    return a == b;
+}
+
 /* The bytes of a number at `pos`, opcode included; 0 if there is none that a record's number may be. */
-static uint32_t number_at(const Parse *p, uint32_t pos, Value *value, int *is_real)
+static inline uint32_t number_at(const Parse *p, uint32_t pos, Value *value, int *is_real)
 {
     uint32_t left = p->size - pos;
     const uint8_t *at = p->data + pos;
@@ -471,9 +494,9 @@ static uint32_t matches(Parse *p, const Template *t, uint32_t pos, Value *values
 {
     uint32_t memoized = p->memoized;
     *n_puts = 0;
-    memcpy(values, t->base, sizeof t->base);
+    memcpy(values, t->base, sizeof(Value) * p->n_columns);
     for (const Hole *hole = p->holes + t->first;; hole++) {
-        if (hole->size > p->size - pos || memcmp(p->data + hole->from, p->data + pos, hole->size) != 0) {
+        if (hole->size > p->size - pos || !same_bytes(p->data + hole->from, p->data + pos, hole->size)) {
             p->compared += hole->size + 1u;
             return 0;
         }
@@ -515,8 +538,8 @@ static uint32_t matches(Parse *p, const Template *t, uint32_t pos, Value *values
     }
 }
 
-/* Note a record that was taken by comparison, and that it is on the stack. */
-static int take(Parse *p, int32_t number, const Value *values, uint32_t end, const uint32_t *puts, uint32_t n_puts)
+/* Note a record that was taken by comparison (its values are in place), and that it is on the stack. */
+static int take(Parse *p, int32_t number, uint32_t end, const uint32_t *puts, uint32_t n_puts)
 {
     uint32_t start = p->pos;
     for (uint32_t i = 0; i < n_puts; i++) {
@@ -533,11 +556,8 @@ static int take(Parse *p, int32_t number, const Value *values, uint32_t end, con
         p->memo[puts[i]] = SKIPPED;
     }
     p->memoized = p->matched;
-    if (!grow((void **)&p->rows, &p->cap_rows, p->n_rows + 1, sizeof(Value) * p->n_columns))
-        return 0;
     if (!grow((void **)&p->row_template, &p->cap_row_template, p->n_rows + 1, sizeof(uint32_t)))
         return 0;
-    memcpy(p->rows + (size_t)p->n_rows * p->n_columns, values, sizeof(Value) * p->n_columns);
     p->row_template[p->n_rows] = (uint32_t)number;
     if (!push_new(p, ROW, start))
         return 0;
@@ -551,15 +571,17 @@ static int take(Parse *p, int32_t number, const Value *values, uint32_t end, con
 /* Compare the bytes at the current position with known records; *taken says whether one was found. */
 static int try_templates(Parse *p, int *taken)
 {
-    Value values[MAX_COLUMNS];
     uint32_t puts[MAX_SLOTS], n_puts, end;
     *taken = 0;
     if (p->last < 0)
         return 1;
+    if (!grow((void **)&p->values, &p->cap_values, (p->n_rows + 1) * p->n_columns, sizeof(Value)))
+        return 0;
+    Value *values = p->values + (size_t)p->n_rows * p->n_columns;
     int32_t expected = p->templates[p->last].next;
     if (expected >= 0 && (end = matches(p, &p->templates[expected], p->pos, values, puts, &n_puts)) != 0) {
         *taken = 1;
-        return take(p, expected, values, end, puts, n_puts);
+        return take(p, expected, end, puts, n_puts);
     }
     for (uint32_t tries = 0; tries < p->n_templates && tries < MAX_TRIES; tries++) {
         int32_t number = (int32_t)(p->n_templates - 1 - tries);
@@ -568,7 +590,7 @@ static int try_templates(Parse *p, int *taken)
         if ((end = matches(p, &p->templates[number], p->pos, values, puts, &n_puts)) != 0) {
             p->templates[p->last].next = number;
             *taken = 1;
-            return take(p, number, values, end, puts, n_puts);
+            return take(p, number, end, puts, n_puts);
         }
     }
     return p->compared <= (uint64_t)COMPARED * p->size + (1u << 16);
@@ -758,18 +780,35 @@ static int parse(Parse *p)
     return 1;
 }
 
-static void release(Parse *p)
+/* Arrays of parses that have ended: the dumps of a job are alike, and memory that is fetched anew for every one of
+ * them costs a fifth of the time. Only looked at with the GIL held. */
+static Parse spare[MAX_SPARE];
+static uint32_t n_spare;
+
+static void begin(Parse *p, const char *data, uint32_t size)
 {
-    free(p->nodes);
-    free(p->items);
-    free(p->stack);
-    free(p->memo);
-    free(p->puts);
-    free(p->holes);
-    free(p->templates);
-    free(p->rows);
-    free(p->row_template);
-    free(p->key);
+    memset(p, 0, sizeof *p);
+    if (n_spare) {
+        const Parse *from = &spare[--n_spare];
+#define TAKEN(type, name)  \
+    p->name = from->name;  \
+    p->cap_##name = from->cap_##name;
+        ARRAYS(TAKEN)
+    }
+    p->data = (const uint8_t *)data;
+    p->size = size;
+    p->last = -1;
+}
+
+static void end(Parse *p)
+{
+#define BYTES(type, name) + p->cap_##name * sizeof(type)
+    if (n_spare < MAX_SPARE && 0 ARRAYS(BYTES) <= SPARE_BYTES) {
+        spare[n_spare++] = *p;
+        return;
+    }
+#define FREED(type, name) free(p->name);
+    ARRAYS(FREED)
 }
 
 /* A new reference to a node as a Python object, or NULL: with an exception, or without one for what is too deep. */
@@ -980,7 +1019,7 @@ static int fill(Parse *p, const Node *entries, PyObject *examples, PyObject *kno
         lines[i] = -1;
         if (node->kind == ROW) {
             which = (int32_t)p->row_template[node->u.at];
-            values = p->rows + (size_t)node->u.at * p->n_columns;
+            values = p->values + (size_t)node->u.at * p->n_columns;
         } else if (node->kind == DICT && node->tag != TAG_LISTED) {
             node->tag = TAG_LISTED; /* one entry listed twice is none of torch's doing */
             if (is_record(p, node)) {
@@ -1080,6 +1119,24 @@ static int add_keys(Parse *p, PyObject *names, uint8_t tag)
     return 1;
 }
 
+static int add_all_keys(Parse *p, PyObject *marker, PyObject *ints, PyObject *reals, PyObject *skipped, PyObject *parts)
+{
+    if (!add_keys(p, ints, 0))
+        return 0;
+    p->n_ints = p->n_columns;
+    if (!add_keys(p, reals, 0) || !add_key(p, marker, TAG_MARKER) || !add_keys(p, skipped, TAG_SKIPPED) ||
+        !add_keys(p, parts, TAG_PART))
+        return 0;
+    if (p->n_keys >= sizeof p->keys / sizeof p->keys[0]) {
+        PyErr_SetString(PyExc_ValueError, "too many keys");
+        return 0;
+    }
+    p->keys[p->n_keys].text = "entries";
+    p->keys[p->n_keys].size = 7;
+    p->keys[p->n_keys++].tag = TAG_ENTRIES;
+    return 1;
+}
+
 PyDoc_STRVAR(decode_doc, "decode(data, marker, ints, reals, skipped, parts, known)\n--\n\n"
                          "The records of a pickle as columns; None where the decoder in Python has to look.");
 
@@ -1098,29 +1155,16 @@ static PyObject *decode(PyObject *module, PyObject *arguments)
     if (size > (Py_ssize_t)MAX_DATA)
         Py_RETURN_NONE;
     Parse p;
-    memset(&p, 0, sizeof p);
-    p.data = (const uint8_t *)bytes;
-    p.size = (uint32_t)size;
-    p.last = -1;
-    if (!add_keys(&p, ints, 0))
-        return NULL;
-    p.n_ints = p.n_columns;
-    if (!add_keys(&p, reals, 0) || !add_key(&p, marker, TAG_MARKER) || !add_keys(&p, skipped, TAG_SKIPPED) ||
-        !add_keys(&p, parts, TAG_PART))
-        return NULL;
-    if (p.n_keys >= sizeof p.keys / sizeof p.keys[0]) {
-        PyErr_SetString(PyExc_ValueError, "too many keys");
-        return NULL;
+    begin(&p, bytes, (uint32_t)size);
+    PyObject *result = NULL;
+    if (add_all_keys(&p, marker, ints, reals, skipped, parts)) {
+        int fine;
+        Py_BEGIN_ALLOW_THREADS
+        fine = parse(&p);
+        Py_END_ALLOW_THREADS
+        result = fine ? result_of(&p, known) : NULL;
     }
-    p.keys[p.n_keys].text = "entries";
-    p.keys[p.n_keys].size = 7;
-    p.keys[p.n_keys++].tag = TAG_ENTRIES;
-    int fine;
-    Py_BEGIN_ALLOW_THREADS
-    fine = parse(&p);
-    Py_END_ALLOW_THREADS
-    PyObject *result = fine ? result_of(&p, known) : NULL;
-    release(&p);
+    end(&p);
     if (result == NULL && !PyErr_Occurred())
         Py_RETURN_NONE;
     return result;

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from whichrank.model.findings import NextStep
 from whichrank.model.grades import SUPPORTED
+from whichrank.model.late_pattern import late
 from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.timeline.case import Case
 
 _PID = re.compile(r"\bPID\b")
-_LIMITS = re.compile(r"^grep '?([a-z ]+)'? /proc/PID/limits$")
+_LIMITS = late(r"^grep '?([a-z ]+)'? /proc/PID/limits$")
 
 
 WANTED = 4

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 from msgspec import Struct
 
 from whichrank.model.evidence import Ref
+from whichrank.model.late_pattern import late
 from whichrank.records.dump import Frame
 
 _NOWHERE = Ref("", "", "")
-_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+_WORD = late(r"(?<!^)(?=[A-Z])")
 
 
 @cache

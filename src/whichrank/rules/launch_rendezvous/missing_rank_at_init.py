@@ -26,11 +26,11 @@ one rank alone accuses nobody unless something says that the job hangs.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.model.late_pattern import late
 from whichrank.records.events.communication import NcclError, PeerClosed
 from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, StoreError
 from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 CODE = "LNCH101"
 CAUSE = "missing-rank-at-init"
 
-_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
+_VERSION = late(r"(\d{1,3})\.(\d{1,3})")
 _START_BEFORE_BOOTSTRAP = (2, 23)
 """The first version that prints `Init START` before the ranks meet; until then it is printed behind."""
-_TOPOLOGY = re.compile(
+_TOPOLOGY = late(
     r"\bTrees? ?\[|\bRing \d|\bChannel \d|Setting affinity|Affinity for GPU|GPU Direct RDMA (?:Dis|En)abled"
     r"|\bConnected all |\bcoll channels|\bPattern \d|=== System"
 )

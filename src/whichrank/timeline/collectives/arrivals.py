@@ -77,6 +77,8 @@ class _Shared(Struct, dict=True):
     @cached_property
     def timed(self) -> Bools:
         """The meetings in which each rank's recorder took the time."""
+        if not np.isfinite(self.lineup.duration).any():
+            return np.zeros(len(self.sizes), np.bool_)
         timed: Bools = np.logical_and.reduceat(np.isfinite(self.lineup.duration[self.rows]), self.start)
         return timed
 

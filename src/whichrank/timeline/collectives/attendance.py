@@ -54,8 +54,10 @@ def _gathered(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
     order = in_order(seq)
     seq, rows = seq[order], rows[order]
     rank, brought, done = lineup.rank[rows], lineup.call_marks[lineup.call[rows].astype(np.intp)], lineup.done[rows]
-    begins = np.r_[True, seq[1:] != seq[:-1]]
-    line = begins | np.r_[True, rank[1:] != rank[:-1]]
+    begins = np.ones(len(seq), np.bool_)
+    np.not_equal(seq[1:], seq[:-1], out=begins[1:])
+    line = begins.copy()
+    line[1:] |= rank[1:] != rank[:-1]
     if not line.all():
         # A coalesced call is several rows of one rank: what it brought is the sum of their marks.
         at = np.flatnonzero(line)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from whichrank.model.late_pattern import late
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
 
-_P2P = re.compile(r"^(send|recv)\s+(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})$")
+_P2P = late(r"^(send|recv)\s+(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})$")
 
 _LARGEST_BATCH = 4096
 

@@ -17,6 +17,7 @@ torch/csrc/distributed/c10d/hooks/FlightRecorderHook.cpp and FlightRecorderDetai
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,7 @@ Bools = npt.NDArray[np.bool_]
 
 _NATIVE = ("nccl", "xccl", "")
 """Recorders of their own that retire an unfinished entry only when it timed out; "" are dumps too old to say."""
+_op = attrgetter("op")
 _MANY = 3
 """So many retired entries and not one completed: no watchdog aborts that many before it ends the process."""
 
@@ -55,7 +57,7 @@ def marks(dump: Dump) -> tuple[Bools, Bools, Bools]:
 
 def _with_batches(dump: Dump, done: Bools) -> Bools:
     """Finished entries, with those whose batch is finished."""
-    if not _has_batches(dump):
+    if not has_batches(dump):
         return done
     whole = _ends_batch(dump)
     p2p = _messages(dump) | of_messages(dump)
@@ -67,7 +69,7 @@ def _with_batches(dump: Dump, done: Bools) -> Bools:
 def of_messages(dump: Dump) -> Bools:
     """Entries that end a batch of messages. They carry the number of the last collective, but are not collectives."""
     found = np.zeros(len(dump), np.bool_)
-    if _has_batches(dump):
+    if has_batches(dump):
         whole = _ends_batch(dump)
         order = np.argsort(dump.group, kind="stable")
         before = np.roll(order, 1)
@@ -76,8 +78,8 @@ def of_messages(dump: Dump) -> Bools:
     return found
 
 
-def _has_batches(dump: Dump) -> bool:
-    return any(call.op == "coalesced" for call in dump.calls)
+def has_batches(dump: Dump) -> bool:
+    return "coalesced" in map(_op, dump.calls)
 
 
 def _ends_batch(dump: Dump) -> Bools:
@@ -91,8 +93,11 @@ def _messages(dump: Dump) -> Bools:
 def drop_foreign_status(dump: Dump) -> None:
     """Forget pg_status where it counts something else than collectives: the hook counts all operations together."""
     for index, group in enumerate(dump.groups):
-        status, mine = dump.status.get(group.pg_id), dump.group == index
-        if status is not None and mine.any() and status.enqueued > max(dump.seq[mine].max(), dump.p2p_seq[mine].max()):
+        status = dump.status.get(group.pg_id)
+        if status is None:
+            continue
+        mine = dump.group == index
+        if mine.any() and status.enqueued > max(dump.seq[mine].max(), dump.p2p_seq[mine].max()):
             dump.status.clear()
             return
 

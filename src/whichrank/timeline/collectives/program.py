@@ -61,6 +61,8 @@ class Programs(Struct):
     """Rank -> for each of its recorders the places in `rows`: two recorders have no common order."""
     _ids: dict[tuple[object, ...], Label] = field(default_factory=dict)
     _by_call: dict[tuple[int, int], Label] = field(default_factory=dict)
+    _places: dict[int, CodePlace | None] = field(default_factory=dict)
+    """By the number of the call: groups share calls."""
     _passages: Passages = field(default_factory=Passages)
 
     def label(self, row: int) -> Label:
@@ -71,7 +73,9 @@ class Programs(Struct):
         if found is None:
             call = lineup.calls[key[1]]
             kind: tuple[object, ...] = lineup.groups[key[0]].kind if key[0] >= 0 else ("?", 0)
-            place = place_of(call)
+            if key[1] not in self._places:
+                self._places[key[1]] = place_of(call)
+            place = self._places[key[1]]
             # A dump that was written in haste has no frames: then no line may tell operations apart.
             where = (place.file, place.line, place.function) if place and lineup.placed else ()
             what = (

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from whichrank.records.dump import Call, Dump
 from whichrank.timeline.collectives.completed import marks
@@ -33,6 +34,10 @@ LEAST, OF_GROUP, UNFINISHED = TAIL + 16, 16, 256
 BEFORE, BEHIND, PLACES = 300, 100, 2
 # What groups of the same kind did at that place decides where a group has no majority: so many of their members.
 SIBLINGS = 256
+
+# Columns that ranks of one program share, and of how many programs what was cut is remembered.
+_SHARED = tuple(name for name in DUMP_COLUMNS if name not in ("created_ns", "completed_ns"))
+_MOST_CUTS = 64
 
 U32 = npt.NDArray[np.uint32]
 _Array = TypeVar("_Array", I32, U32)
@@ -74,6 +79,18 @@ class Place(Struct, frozen=True):
     seq: int
 
 
+class _Cut(Struct, frozen=True):
+    """What is left of dumps that have the same columns, apart from their times."""
+
+    source: tuple[Any, ...]
+    """The columns and calls that it was made of: as long as they are here, nothing else has their ids."""
+    kept: Bools
+    digests: dict[int, Digest]
+    without_messages: bool
+    """Sends or receives are among what was left out."""
+    columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+
 class Thinner(Struct):
     """Takes dumps one by one; what they share is kept once."""
 
@@ -83,6 +100,7 @@ class Thinner(Struct):
     """By the id of the dump, then by the number of the group within it."""
     _names: dict[int, tuple[Call, int]] = field(default_factory=dict)
     _arrays: dict[bytes, npt.NDArray[Any]] = field(default_factory=dict)
+    _cuts: dict[tuple[int, ...], _Cut] = field(default_factory=dict)
 
     @classmethod
     def for_dumps(cls, count: int) -> Thinner | None:
@@ -93,6 +111,29 @@ class Thinner(Struct):
         """Forget the entries of a dump that no verdict needs."""
         if len(dump) <= self.keep:
             return
+        cut = self._cut(dump, places) if places else self._shared_cut(dump)
+        self.digests[id(dump)] = cut.digests
+        # The n-th send belongs to the n-th recv: where some are gone it can't be counted from the beginning.
+        dump.capacity_wrapped = dump.capacity_wrapped or cut.without_messages
+        dump.left_out += len(dump) - int(np.count_nonzero(cut.kept))
+        for name in DUMP_COLUMNS:
+            setattr(dump, name, cut.columns[name] if name in cut.columns else getattr(dump, name)[cut.kept])
+
+    def _shared_cut(self, dump: Dump) -> _Cut:
+        """Ranks that run one program have the very same columns, so that the work is done once."""
+        shared = {name: getattr(dump, name) for name in _SHARED}
+        source = (*shared.values(), *dump.calls)
+        key = (len(dump.groups), *map(id, source))
+        cut = self._cuts.get(key)
+        if cut is None:
+            cut = self._cut(dump, ())
+            cut.columns.update({name: column[cut.kept] for name, column in shared.items()})
+            if len(self._cuts) >= _MOST_CUTS:
+                self._cuts.clear()
+            self._cuts[key] = replace(cut, source=source)
+        return cut
+
+    def _cut(self, dump: Dump, places: Sequence[Place]) -> _Cut:
         done, _, issued = marks(dump)
         done = done | issued  # a recorder that sees no ends: nothing is known against them
         kept = _newest(dump, done, self.keep)
@@ -100,13 +141,8 @@ class Thinner(Struct):
             at = np.flatnonzero((dump.group == place.group) & (dump.seq == place.seq))
             nearest = int(at[0]) if len(at) else _nearest(dump, place)
             kept[max(0, nearest - BEFORE) : nearest + BEHIND] = True
-        self.digests[id(dump)] = self._digested(dump, ~kept, done)
         p2p = np.array([call.p2p for call in dump.calls], np.bool_)[dump.call]
-        # The n-th send belongs to the n-th recv: where some are gone it can't be counted from the beginning.
-        dump.capacity_wrapped = dump.capacity_wrapped or bool((p2p & ~kept).any())
-        dump.left_out += int(np.count_nonzero(~kept))
-        for name in DUMP_COLUMNS:
-            setattr(dump, name, getattr(dump, name)[kept])
+        return _Cut((), kept, self._digested(dump, ~kept, done), bool((p2p & ~kept).any()))
 
     def _digested(self, dump: Dump, gone: Bools, done: Bools) -> dict[int, Digest]:
         collective = ~np.array([call.p2p for call in dump.calls], np.bool_)[dump.call]

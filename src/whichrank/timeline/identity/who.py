@@ -6,7 +6,6 @@ agent's table, RAS, a file or folder named for a rank. A rank within a smaller g
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
+from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, ProcessExit
 from whichrank.records.events.startup import CommInit, GroupInit, NotJoined
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Processes that launch ranks; their stacks are no rank's.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
-_PART = re.compile(r"[a-z0-9]+")
+_PART = late(r"[a-z0-9]+")
 _MOST_PARTS, _LONGEST_LABEL = 8, 512
 _TELL_SIZE = (GroupInit, CommInit, NotJoined)
 

@@ -7,7 +7,6 @@ timed out in a collective while nobody had died hung, whatever the message would
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Subject
+from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError
 from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
@@ -29,10 +29,10 @@ _OF_ONE_RANK = ("gpu-hardware", "cuda-fault", "host-resources", "slow-rank", "rd
 _OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resources")
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 """What is wrong with such a host is wrong for all of its ranks."""
-_ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
-_PEER = re.compile(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3})(?![\d.])")
+_ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
+_PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3})(?![\d.])")
 _REMOTE = "remote process exited"
-_NOT_REACHED = re.compile(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
+_NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface", "launch-rendezvous")
 _SPOILS = ("pcie-p2p",)
 """Copies between GPUs that go wrong stop a job, or spoil what it computes."""

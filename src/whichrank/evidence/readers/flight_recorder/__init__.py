@@ -15,6 +15,7 @@ from whichrank.evidence.readers.flight_recorder.groups import local_groups, stat
 from whichrank.evidence.readers.flight_recorder.names import host_from_name, rank_from_name
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
+from whichrank.model.late_pattern import late
 from whichrank.records.dump import Dump
 
 if TYPE_CHECKING:
@@ -28,11 +29,9 @@ NAME = "flight_recorder"
 _MAX_BYTES = 128 << 20  # 2000 entries take 0.3 to 1 MB
 _MAX_JSON_VALUES = 3_000_000  # about 30 per entry; each costs up to 230 bytes once decoded
 _WORDS = (b"profiling_name", b"pg_config", b"record_id", b"entries", b"pg_status")
-_JSON_WORDS = re.compile(rb'"(?:pg_config|pg_status)"\s{0,9}:\s{0,9}\{|"(?:profiling_name|collective_seq_id)"\s{0,9}:')
+_JSON_WORDS = late(rb'"(?:pg_config|pg_status)"\s{0,9}:\s{0,9}\{|"(?:profiling_name|collective_seq_id)"\s{0,9}:')
 _PROFILER_WORDS = (b'"traceEvents"', b'"schemaVersion"', b'"distributedInfo"', b'"deviceProperties"')
-_DUMP_NAME = re.compile(
-    r"(?:^|[_.\-])(?:fr|nccl|comm_lib|trace|flight|dump)(?=[_.\-\d]|$)|rank[_.\-]?\d", re.IGNORECASE
-)
+_DUMP_NAME = late(r"(?:^|[_.\-])(?:fr|nccl|comm_lib|trace|flight|dump)(?=[_.\-\d]|$)|rank[_.\-]?\d", re.IGNORECASE)
 # The legacy format of torch.save begins with this number as a pickle of its own.
 _TORCH_SAVE = b"\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})")
@@ -112,8 +111,6 @@ def _note(dump: Dump, why: str, dropped: int) -> str:
 
 
 def _dump(item: Item, top: dict[Any, Any], rows: Columns, calls: Calls) -> Dump:
-    times = (rows.created_ns, rows.started_ns, rows.completed_ns)
-    newest = max(int(column.max(initial=0)) for column in times)
     oldest = int(rows.record_id[0] if rows.numbered else rows.seq[0] - 1) if len(rows.seq) else 0
     return Dump(
         source=item.label,
@@ -126,7 +123,7 @@ def _dump(item: Item, top: dict[Any, Any], rows: Columns, calls: Calls) -> Dump:
         has_frames=rows.has_frames,
         host=host_from_name(item.label),
         mtime_ns=item.mtime_ns,
-        newest_ns=newest,
+        newest_ns=rows.newest_ns,
         capacity_wrapped=oldest > 0,
         record_id=rows.record_id,
         group=rows.group,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,6 @@ class Columns(Struct):
     seq: npt.NDArray[np.int32]
     p2p_seq: npt.NDArray[np.int32]
     created_ns: Ints
-    started_ns: Ints
     completed_ns: Ints
     duration_ms: npt.NDArray[np.float32]
     state: npt.NDArray[np.int8]
@@ -55,11 +54,13 @@ class Columns(Struct):
     has_frames: bool
     numbered: bool
     """False where entries carry no record_id (torch 2.2): they are numbered from 0 here."""
+    newest_ns: int
+    """The last time that any entry notes."""
     dropped: int
     """Entries that are no entries."""
 
 
-class Kinds(NamedTuple):
+class Kinds(Struct, frozen=True):
     """What entries have beside their numbers, as columns."""
 
     call: npt.NDArray[np.int32]
@@ -115,11 +116,10 @@ def arranged(
     dropped: int,
 ) -> Columns:
     record_id = np.arange(numbers.shape[1]) if unnumbered else numbers[_RECORD]
-    if np.any(record_id[1:] < record_id[:-1]):
+    if (record_id[1:] < record_id[:-1]).any():
         order = np.argsort(record_id, kind="stable")
         record_id, numbers, durations = record_id[order], numbers[:, order], durations[order]
-        call, group, state, retired = kinds
-        kinds = Kinds(call[order], group[order], state[order], retired[order])
+        kinds = Kinds(kinds.call[order], kinds.group[order], kinds.state[order], kinds.retired[order])
     counts = _int32(numbers[: _P2P + 1])
     seq, created = counts[_SEQ], numbers[_CREATED]
     if counts[_OLD_SEQ].any():
@@ -135,13 +135,13 @@ def arranged(
         seq=_kept_once(seq),
         p2p_seq=_kept_once(counts[_P2P]),
         created_ns=created.copy(),  # a view would keep all columns
-        started_ns=numbers[_STARTED],
         completed_ns=numbers[_COMPLETED].copy(),
         duration_ms=_kept_once(duration_ms),
         state=kinds.state,
         retired=kinds.retired,
         has_frames=has_frames,
         numbered=not unnumbered,
+        newest_ns=max(int(created.max(initial=0)), int(numbers[_STARTED : _COMPLETED + 1].max(initial=0))),
         dropped=dropped,
     )
 
@@ -163,4 +163,6 @@ def _kept_once(column: _Column) -> _Column:
 
 
 def _int32(values: Ints) -> npt.NDArray[np.int32]:
-    return np.minimum(np.maximum(values, -_INT32), _INT32).astype(np.int32)
+    if values.max(initial=0) > _INT32 or values.min(initial=0) < -_INT32:
+        values = np.minimum(np.maximum(values, -_INT32), _INT32)
+    return values.astype(np.int32)

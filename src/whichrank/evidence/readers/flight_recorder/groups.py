@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from whichrank.evidence.readers.flight_recorder.calls import integer, text
 from whichrank.records.dump import GroupStatus, LocalGroup
@@ -15,7 +16,7 @@ _KEPT_TEXT = 16 << 20  # bytes of lists that are remembered: the ranks of one jo
 _LIST = re.compile(r"[0-9, ]*")
 
 
-class _Config(NamedTuple):
+class _Config(Struct, frozen=True):
     by_name: dict[str, tuple[str, tuple[int, ...] | None]]
     by_id: dict[int, tuple[int, ...] | None]
 
@@ -102,8 +103,19 @@ class _Members:
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, ...] | None] = {}
         self._room = _KEPT_TEXT
+        self._longest: tuple[str, tuple[int, ...] | None] = ("", None)
 
     def of(self, ranks: str) -> tuple[int, ...] | None:
+        """The list of all ranks is compared with the last such list: to look up 100 KB takes ten times as long."""
+        text, members = self._longest
+        if len(ranks) == len(text) and ranks == text:
+            return members
+        members = self._looked_up(ranks)
+        if len(text) <= len(ranks) <= _KEPT_TEXT:
+            self._longest = ranks, members
+        return members
+
+    def _looked_up(self, ranks: str) -> tuple[int, ...] | None:
         try:
             return self._known[ranks]
         except KeyError:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from whichrank.model.late_pattern import late
+
 _SUFFIX = re.compile(
     r"(?:\.(?:json|pkl|pickle|bin|pt|dump|dmp|fr|trace|txt|gz|zst|xz|bz2)| ?\(\d{1,3}\))$", re.IGNORECASE
 )
 _RANK = re.compile(r"(?<![a-z])(local|node|group)?[_.\-]?rank[_.\-=]?(\d{1,7})(?!\d)", re.IGNORECASE | re.ASCII)
-_LAST = re.compile(r"(?:^|[^\d])(\d{1,7})$")
-_DATE_OR_VERSION = re.compile(r"\d[.:\-]\d+$|\d{4}_\d\d_\d\d$")
+_LAST = late(r"(?:^|[^\d])(\d{1,7})$")
+_DATE_OR_VERSION = late(r"\d[.:\-]\d+$|\d{4}_\d\d_\d\d$")
 _HOST = re.compile(
     r"(?:node|host|worker|server|compute|dgx|hgx|ip)(?:[.\-][a-z0-9.\-]{0,60})?\d[a-z0-9.\-]{0,60}",
     re.IGNORECASE | re.ASCII,

@@ -11,9 +11,6 @@ from whichrank.records.dump import SCHEDULED, STARTED
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting, Meetings
 from whichrank.timeline.collectives.program import TAIL, Programs, pool_programs
-from whichrank.timeline.collectives.troubles.cycle import judge_cycle, left_out, links, open_meetings
-from whichrank.timeline.collectives.troubles.disagreement import judge_disagreement
-from whichrank.timeline.collectives.troubles.lost import judge_lost, judge_unknown
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 from whichrank.timeline.collectives.waits import WaitGraph, build_graph, reached_by, sinks
 
@@ -34,9 +31,7 @@ def find_troubles(lineup: Lineup, meetings: Meetings) -> list[Trouble]:
     programs = pool_programs(lineup)
     if in_progress(lineup, pending):
         pending = []
-    by_time = sorted(meetings.disagreements, key=lambda m: _onset(lineup, m))
-    linked = [judge_disagreement(programs, m, hangs=True) for m in by_time if _linked(m, pending)]
-    silent = [judge_disagreement(programs, m, hangs=False) for m in by_time if not _linked(m, pending)]
+    linked, silent = _disagreements(programs, meetings, pending) if meetings.disagreements else ([], [])
     troubles: list[Trouble] = []
     if linked:
         troubles += [
@@ -45,6 +40,17 @@ def find_troubles(lineup: Lineup, meetings: Meetings) -> list[Trouble]:
     elif pending:
         troubles += _standstill(programs, meetings)
     return troubles + _merged(programs, silent)
+
+
+def _disagreements(
+    programs: Programs, meetings: Meetings, pending: list[Meeting]
+) -> tuple[list[Trouble], list[Trouble]]:
+    """Those that the standstill comes from, and the others."""
+    from whichrank.timeline.collectives.troubles.disagreement import judge_disagreement
+
+    by_time = sorted(meetings.disagreements, key=lambda m: _onset(programs.lineup, m))
+    linked = [judge_disagreement(programs, m, hangs=True) for m in by_time if _linked(m, pending)]
+    return linked, [judge_disagreement(programs, m, hangs=False) for m in by_time if not _linked(m, pending)]
 
 
 def _merged(programs: Programs, troubles: list[Trouble]) -> list[Trouble]:
@@ -120,9 +126,12 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
     # A dump that is older than the others does not prove that its rank did not come.
     alone = [part[0] for part in ends if len(part) == 1 and part[0] not in graph.heads and part[0] in lineup.first]
     idle = [rank for rank in alone if rank in missed]
-    circles = [part for part in ends if len(part) > 1 and open_meetings(graph, part)]
     if idle:
         return [_idle(programs, graph, idle, waiting)]
+    from whichrank.timeline.collectives.troubles.cycle import judge_cycle, open_meetings
+    from whichrank.timeline.collectives.troubles.lost import judge_lost, judge_unknown
+
+    circles = [part for part in ends if len(part) > 1 and open_meetings(graph, part)]
     if circles:
         part = max(circles, key=lambda p: reached_by(graph, p))
         return [judge_cycle(programs, graph, part, waiting)]
@@ -142,6 +151,8 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
 
 def _queued_messages(lineup: Lineup, part: tuple[int, ...], queued: list[Meeting], waiting: tuple[int, ...]) -> Trouble:
     """Sends and receives that are all posted, each behind another of the circle on its rank's GPU."""
+    from whichrank.timeline.collectives.troubles.cycle import left_out
+
     first = {rank: min(m.joined[rank] for m in queued if rank in m.joined) for rank in part}
     past = [rank for rank, row in first.items() if left_out(lineup, rank, row)]
     if len(past) == 1:  # its later messages stand for the one that it left out
@@ -256,6 +267,8 @@ def _crossed_on_gpu(lineup: Lineup, stalled: list[Meeting]) -> Trouble | None:
 
 def _ring_on_gpu(graph: WaitGraph, ends: Sequence[tuple[int, ...]]) -> Trouble | None:
     """Operations of several groups, each queued by one of its ranks behind another of the ring: none can run."""
+    from whichrank.timeline.collectives.troubles.cycle import links
+
     for part in ends:
         ring = links(graph, part)
         if len(part) > 2 and len(ring) == len(part) and len({sits.group for _, sits, _ in ring}) > 1:
