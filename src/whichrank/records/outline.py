@@ -25,3 +25,7 @@ class Outline(Struct, frozen=True):
     """Lines that are not reached every time, by file; a file that is missing here was not looked at."""
     exchanges: dict[str, tuple[int, ...]] = {}
     """Lines of the first half of an exchange, by file: a recv that a send follows, or the reverse."""
+    by_rank: dict[str, tuple[tuple[int, int], ...]] = {}
+    """Lines that a condition on the rank decides, by file."""
+    functions: dict[str, tuple[tuple[int, int], ...]] = {}
+    """First and last line of every function, by file."""

@@ -84,6 +84,8 @@ def build_case(records: Iterable[Any]) -> Case:
         ras=ras,
         loops={file: loops for r in of_kind(pile, "outline.Outline") for file, loops in r.loops.items()},
         branches={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.branches.items()},
+        by_rank={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.by_rank.items()},
+        functions={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.functions.items()},
         exchanges={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.exchanges.items()},
         sightings=_blamed(_placed(_in_stacks(_as_raised(told, events), stacks, people), people), people),
         trials=of_kind(pile, "trial.Trial"),

@@ -97,6 +97,10 @@ class Case(Struct, dict=True):
     """The loops of the job's scripts, by file."""
     branches: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """The lines of the scripts that are not reached every time, by file."""
+    by_rank: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """The lines of the scripts that a condition on the rank decides, by file."""
+    functions: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """The lines of the functions of the scripts, by file."""
     exchanges: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """The lines of the scripts with the first half of an exchange, by file."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
@@ -141,7 +145,8 @@ class Case(Struct, dict=True):
         if self.lineup is not None and self.loops:
             from whichrank.timeline.collectives.troubles.loops import Script, at_the_end
 
-            found = at_the_end(self.lineup, found, Script(self.loops, self.branches), self.stands)
+            script = Script(self.loops, self.branches, self.by_rank, self.functions)
+            found = at_the_end(self.lineup, found, script, self.stands)
         if self.lineup is not None and self.stacks:
             from whichrank.timeline.collectives.troubles.threads import on_their_way
 

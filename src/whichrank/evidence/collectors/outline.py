@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 MARK = "whichrank_outline"
 _MOST_FILES, _LARGEST = 32, 1 << 20
@@ -18,6 +19,7 @@ _FILE = re.compile(r'(?:File "|\()([^"()\n]{1,1000}\.py)(?:", line |:)\d')
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "/_whichrank_inside/", "<")
 _SENDS = frozenset({"send", "isend", "send_object_list"})
 _RECEIVES = frozenset({"recv", "irecv", "recv_object_list"})
+_BY_RANK = re.compile(r"rank|is_(?:main|master|leader|first|last)|main_process|coordinator", re.IGNORECASE)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -28,13 +30,16 @@ def of_stacks(texts: Iterable[bytes], folder: Path | None = None) -> bytes:
     named = {match for text in texts for match in _FILE.findall(text.decode("utf-8", "replace"))}
     scripts = sorted(path for path in named if not any(part in path for part in _LIBRARIES))
     trees = {path: tree for path in scripts[:_MOST_FILES] if (tree := _tree_of((folder or Path()) / path)) is not None}
-    told = {
+    told: dict[str, dict[str, Any]] = {
         "loops": {path: rows for path, tree in trees.items() if (rows := loops(tree))},
         "exchanges": {path: lines for path, tree in trees.items() if (lines := exchanges(tree))},
     }
     if not any(told.values()):
         return b""
-    return json.dumps({MARK: 1, **told, "branches": {path: branches(trees[path]) for path in trees}}).encode()
+    told["branches"] = {path: branches(tree) for path, tree in trees.items()}
+    told["functions"] = {path: functions(tree) for path, tree in trees.items()}
+    told["by_rank"] = {path: rows for path, tree in trees.items() if (rows := by_rank(tree))}
+    return json.dumps({MARK: 1, **told}).encode()
 
 
 def _tree_of(path: Path) -> ast.Module | None:
@@ -72,6 +77,35 @@ def branches(tree: ast.Module) -> list[list[int]]:
             found += [[line + 1, node.end_lineno or line] for line in ways_out]
         found += [[part[0].lineno, part[-1].end_lineno or part[-1].lineno] for part in parts if part]
     return sorted(each for each in found if each[0] <= each[1])
+
+
+def functions(tree: ast.Module) -> list[list[int]]:
+    """First and last line of every function."""
+    defined = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return sorted([node.lineno, node.end_lineno or node.lineno] for node in defined)
+
+
+def by_rank(tree: ast.Module) -> list[list[int]]:
+    """First and last line of what a condition on the rank decides: `if rank == 0:` and what is behind `return`."""
+    found: list[list[int]] = []
+    for node in ast.walk(tree):
+        found_body = getattr(node, "body", None)
+        body: list[ast.stmt] = found_body if isinstance(found_body, list) else []
+        for at, each in enumerate(body):
+            if not isinstance(each, ast.If) or not any(map(_BY_RANK.search, _names(each.test))):
+                continue
+            found += [
+                [part[0].lineno, part[-1].end_lineno or part[-1].lineno] for part in (each.body, each.orelse) if part
+            ]
+            behind = body[at + 1 :] if isinstance(each.body[-1], ast.Return | ast.Continue) else []
+            found += [[behind[0].lineno, behind[-1].end_lineno or behind[-1].lineno]] if behind else []
+    return sorted(found)
+
+
+def _names(test: ast.expr) -> Iterator[str]:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Name | ast.Attribute):
+            yield node.id if isinstance(node, ast.Name) else node.attr
 
 
 def exchanges(tree: ast.Module) -> list[int]:

@@ -25,10 +25,13 @@ def read(item: Item) -> Reading:
     try:
         told = json.loads(item.read())
         files = dict(told["loops"])
-        lines, halves = dict(told.get("branches", {})), dict(told.get("exchanges", {}))
-        branches = {str(file): tuple((int(a), int(b)) for a, b in rows) for file, rows in lines.items()}
+        halves = dict(told.get("exchanges", {}))
+        branches, by_rank, functions = (
+            {str(file): tuple((int(a), int(b)) for a, b in rows) for file, rows in dict(told.get(key, {})).items()}
+            for key in ("branches", "by_rank", "functions")
+        )
         loops = {str(file): tuple(Loop(int(a), int(b), bool(c)) for a, b, c in rows) for file, rows in files.items()}
         exchanges = {str(file): tuple(map(int, rows)) for file, rows in halves.items()}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableError(f"{item.label}: not an outline: {error}") from error
-    return Reading([Outline(loops, branches, exchanges)])
+    return Reading([Outline(loops, branches, exchanges, by_rank, functions)])

@@ -35,8 +35,8 @@ class Circle(Struct, frozen=True):
     victims: tuple[int, ...]
     """Other ranks that wait."""
     lost: bool = False
-    """Two ranks with different parts of the program each wait to receive: neither came first to an exchange that both
-    begin with a recv, so a message between them was left out."""
+    """Two ranks with different parts of the program each wait to receive, or to send: neither came first to an exchange
+    that both begin with that half, so a message between them was left out."""
 
 
 def sitting(case: Case) -> dict[int, InOperation]:
@@ -69,7 +69,7 @@ def circles(case: Case) -> list[Circle]:
         if rank in path:
             members = path[path.index(rank) :]
             past = _past(case, members)
-            lost = past is None and _receivers_of_two_kinds(case, members)
+            lost = past is None and _of_two_kinds(case, members)
             found.append(Circle(tuple(members), past, _others(case, members), lost))
         settled.update(path)
     return [circle for circle in found if not _they_match(case, circle)]
@@ -172,11 +172,12 @@ def _comes_round(case: Case, mine: list[Frame], theirs: list[Frame]) -> bool:
     return False
 
 
-def _receivers_of_two_kinds(case: Case, members: list[int]) -> bool:
-    """Both receive, in functions of their own: a server and its client, and not two neighbours with the same code."""
+def _of_two_kinds(case: Case, members: list[int]) -> bool:
+    """Both receive, or both send, in functions of their own: a server and its client, two stages of a pipeline, and not
+    two neighbours with the same code."""
     sits = sitting(case)
     places = [case.activities[rank].place for rank in members if rank in case.activities]
-    if len(members) != 2 or len(places) != 2 or any(sits[rank].op not in RECEIVES for rank in members):
+    if len(members) != 2 or len(places) != 2 or len({sits[rank].op in SENDS for rank in members}) != 1:
         return False
     functions = {(place.file, place.function) for place in places if place is not None}
     return len(functions) == 2

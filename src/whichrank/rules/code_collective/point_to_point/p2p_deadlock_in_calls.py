@@ -39,16 +39,18 @@ CAUSE = "p2p-deadlock"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.events(InOperation):
         return NotEvaluated("per-rank send/recv peers (whichrank run)")
-    circles = point_to_point.circles(case)
-    return [_finding(case, circle) for circle in circles if circle.past is None and not circle.lost]
+    circles = [c for c in point_to_point.circles(case) if c.past is None and not c.lost]
+    return [_finding(case, circles)] if circles else []
 
 
-def _finding(case: Case, circle: Circle) -> Finding:
+def _finding(case: Case, circles: list[Circle]) -> Finding:
+    """One for all circles: pairs that block each other for one reason are many circles."""
     sits = point_to_point.sitting(case)
-    steps = "; ".join(f"rank {rank} is in {point_to_point.told(sits[rank])}" for rank in circle.ranks[:6])
-    ranks = tuple(sorted(circle.ranks))
-    whose = Subject(ranks=ranks) if point_to_point.are_symmetric(case, circle) else Subject(candidates=ranks)
-    places = (case.activities[rank].place for rank in circle.ranks[:4] if rank in case.activities)
+    members = [rank for circle in circles for rank in circle.ranks]
+    steps = "; ".join(f"rank {rank} is in {point_to_point.told(sits[rank])}" for rank in members[:6])
+    sure = [rank for circle in circles if point_to_point.are_symmetric(case, circle) for rank in circle.ranks]
+    whose = Subject(ranks=tuple(sorted(sure))) if sure else Subject(candidates=tuple(sorted(members)))
+    places = dict.fromkeys(case.activities[rank].place for rank in members[:4] if rank in case.activities)
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -58,8 +60,8 @@ def _finding(case: Case, circle: Circle) -> Finding:
         kind="stacks",
         subject=replace(whose, code=tuple(place for place in places if place)),
         message=f"Point-to-point operations wait for each other: {steps}.",
-        evidence=wording.sat(case, circle.ranks[:4]),
-        victims=circle.victims,
+        evidence=wording.sat(case, members[:4]),
+        victims=tuple(sorted({rank for circle in circles for rank in circle.victims} - set(members))),
         alternatives=(Alternative("p2p-unmatched", "one half may have been left out rather than postponed"),),
         fix=fix(CAUSE),
     )

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
-from whichrank.records.events.collectives import MESSAGES, InOperation
+from whichrank.records.events.collectives import MESSAGES, SENDS, InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import point_to_point
@@ -111,9 +111,10 @@ def _finding(case: Case, circle: Circle, past: int) -> Finding:
 def _lost(case: Case, circle: Circle) -> Finding:
     sits = point_to_point.sitting(case)
     one, other = sorted(circle.ranks)
+    neither = "receives" if sits[one].op in SENDS else "sends"
     message = (
         f"A message between ranks {one} and {other} was left out: rank {one} is in "
-        f"{point_to_point.told(sits[one])}, rank {other} in {point_to_point.told(sits[other])}, and neither sends."
+        f"{point_to_point.told(sits[one])}, rank {other} in {point_to_point.told(sits[other])}, and neither {neither}."
     )
     deadlock = Alternative("p2p-deadlock", "both may post their halves in the wrong order")
     return _found(

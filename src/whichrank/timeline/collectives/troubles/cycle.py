@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from whichrank.records.dump import Call
-from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.program import Deviation, Programs, place_of
 from whichrank.timeline.collectives.troubles.disagreement import LOOK_BACK, sibling_votes
 from whichrank.timeline.collectives.troubles.loops import fork
+from whichrank.timeline.collectives.troubles.one_line import by_one_line, path
 from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 from whichrank.timeline.collectives.waits import WaitGraph
 
@@ -195,7 +194,7 @@ def _shape(
                 and (
                     (not due_known and not passed)
                     or (_usual_elsewhere(programs, acted) and _side_by_side(lineup, acted, due))
-                    or _by_another_path(lineup, sits, rank)
+                    or _by_anotherpath(lineup, sits, rank)
                 )
             )
         )
@@ -253,23 +252,7 @@ def _at_one_place(lineup: Lineup, acted: int, due: int) -> bool:
     one, other = lineup.call_of(acted), lineup.call_of(due)
     if not one.stack or int(lineup.group[acted]) == int(lineup.group[due]):
         return False
-    return one.stack == other.stack or (_called_from_one_line(one, other) and _issues(lineup, acted, other))
-
-
-def _called_from_one_line(one: Call, other: Call) -> bool:
-    """The functions of both are called from the same line, and by it alone."""
-    for at, (own, their) in enumerate(zip(reversed(_path(one)), reversed(_path(other)), strict=False)):
-        if own != their:
-            return at > 0 and own[:2] != their[:2]
-    return False
-
-
-def _issues(lineup: Lineup, acted: int, other: Call) -> bool:
-    """Whether the rank that acted has issued the other before, about as often as this one."""
-    rows = lineup.call[slice(*lineup.first[int(lineup.rank[acted])])]
-    calls = [lineup.calls[int(number)] for number in rows]
-    theirs, own = (sum(call.stack == each.stack for call in calls) for each in (other, lineup.call_of(acted)))
-    return theirs > 1 and abs(own - theirs) <= 2  # this one, and one that the recorder has dropped
+    return one.stack == other.stack or by_one_line(lineup, acted, due)
 
 
 def _side_by_side(lineup: Lineup, acted: int, due: int) -> bool:
@@ -284,18 +267,14 @@ def _passed_by(lineup: Lineup, acted: int, due: int) -> bool:
     return there is not None and there[0].line < there[1].line and not _side_by_side(lineup, acted, due)
 
 
-def _by_another_path(lineup: Lineup, sits: Meeting, rank: int) -> bool:
+def _by_anotherpath(lineup: Lineup, sits: Meeting, rank: int) -> bool:
     """Others came to the same operation through other lines: a branch of its own, with an order of its own.
 
     A rank that only left out an operation before this one comes here as all others do.
     """
-    paths = {member: _path(lineup.call_of(row)) for member, row in sits.joined.items()}
+    paths = {member: path(lineup.call_of(row)) for member, row in sits.joined.items()}
     mine = paths.pop(rank, ())
     return bool(mine) and any(path and path != mine for path in paths.values())
-
-
-def _path(call: Call) -> tuple[tuple[str, str, int], ...]:
-    return tuple((frame.file, frame.function, frame.line) for frame in call.stack if is_user_frame(frame))
 
 
 def _voters(lineup: Lineup, programs: Programs, missed: Meeting, sits: Meeting, rank: int) -> int:

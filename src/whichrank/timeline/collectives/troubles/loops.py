@@ -11,6 +11,7 @@ from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.troubles.one_line import Place, by_one_line, of_two_names
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 Loops = Mapping[str, Sequence[Loop]]
@@ -23,6 +24,20 @@ class Script(Struct, frozen=True):
 
     loops: Loops
     branches: Mapping[str, Sequence[tuple[int, int]]]
+    by_rank: Mapping[str, Sequence[tuple[int, int]]]
+    functions: Mapping[str, Sequence[tuple[int, int]]]
+
+    def are_two(self, one: Place, other: Place) -> bool:
+        """Whether two lines are of two functions, which may have one name."""
+        own, their = (
+            {span for span in self.functions.get(file, ()) if span[0] <= line <= span[1]}
+            for file, _, line in (one, other)
+        )
+        return of_two_names(one, other) or (bool(own) and bool(their) and own.isdisjoint(their))
+
+    def for_some_ranks(self, frames: Sequence[Frame]) -> bool:
+        """Whether a condition on the rank leads to one of these lines."""
+        return any(first <= f.line <= last for f in frames for first, last in self.by_rank.get(f.file, ()))
 
     def may_leave_out(self, frames: Sequence[Frame], loop: Loop) -> bool:
         """Whether a round of the loop may not come to the innermost of these lines; also where nobody looked.
@@ -47,7 +62,13 @@ def at_the_end(lineup: Lineup, troubles: Sequence[Trouble], script: Script, stan
 def _at_a_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> Trouble:
     if trouble.shape == "crossed" and trouble.tie:
         return _one_side_left(lineup, trouble, script.loops, stands)
-    return replace(trouble, shape="left-loop") if _parted_at_loop(lineup, trouble, script, stands) else trouble
+    if _parted_at_loop(lineup, trouble, script, stands):
+        return replace(trouble, shape="left-loop")
+    chosen = trouble.shape == "skipped" and trouble.acted is not None and trouble.due is not None
+    if chosen and by_one_line(lineup, trouble.acted or 0, trouble.due or 0, script.are_two):
+        same = lineup.group[trouble.acted or 0] == lineup.group[trouble.due or 0]
+        return replace(trouble, shape="swapped") if same else trouble
+    return trouble
 
 
 def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stands) -> Trouble:
@@ -79,8 +100,9 @@ def _parted_at_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: St
     theirs = lineup.call_of(trouble.due).stack
     if not any(map(is_user_frame, theirs)) and trouble.victims and trouble.hangs:
         theirs = tuple(stands(trouble.victims[0]))  # it still waits there
-    there = fork(lineup.call_of(trouble.acted).stack, theirs)
-    if there is None:
+    acted = lineup.call_of(trouble.acted).stack
+    there = fork(acted, theirs)
+    if there is None or script.for_some_ranks(acted):
         return False
     mine, other, within = there
     between = [
