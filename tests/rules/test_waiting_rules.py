@@ -46,6 +46,9 @@ def judged(folder: Path) -> Diagnosis:
         ("order_by_size", "COLL105", "process-group-order", (2,)),
         ("callback_of_one_rank", "COLL101", "conditional-collective", (0,)),
         ("kept_by_a_thread", "COLL112", "teardown-hang", (0,)),
+        ("fullest_first", "COLL104", "collective-order", (3,)),
+        ("metric_of_one_rank", "COLL101", "conditional-collective", (0,)),
+        ("two_circles", "COLL131", "p2p-deadlock", (0, 1, 2, 3)),
         ("lock_of_a_thread", "COLL105", "process-group-order", (1,)),
         ("joins_a_thread", "COLL112", "teardown-hang", (3,)),
         ("each_owes_its_half", "COLL131", "p2p-deadlock", (0, 4)),
@@ -261,3 +264,30 @@ def test_nobody_moves_and_nobody_is_in_a_collective(tmp_path, places, still_s, r
     else:
         assert (verdict.category, verdict.cause) == ("hang", "rank-stuck-in-user-code")
         assert (verdict.culprits.ranks, verdict.culprits.candidates) == (ranks, candidates)
+
+
+@pytest.mark.parametrize(
+    ("rank", "numel", "cause", "ranks"),
+    [
+        (0, 98566144, "rank0-only-collective", (0,)),
+        (2, 98566144, "conditional-collective", (2,)),
+        (0, 1, None, ()),  # it may be the same barrier
+    ],
+)
+def test_a_stack_in_another_collective_than_the_one_that_timed_out(tmp_path, rank, numel, cause, ranks):
+    said = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=88, OpType=ALLREDUCE, "
+    (tmp_path / "job.log").write_text(
+        "".join(
+            f"[rank{other}]:[E ProcessGroupNCCL.cpp:523] [Rank {other}] {said}NumelIn={numel}, NumelOut={numel}, "
+            "Timeout(ms)=600000) ran for 600218 milliseconds before timing out.\n"
+            for other in range(4)
+            if other != rank
+        )
+    )
+    (tmp_path / f"stack_rank{rank}.txt").write_text(
+        'Thread 51207 (idle): "MainThread"\n    barrier (torch/distributed/distributed_c10d.py:3439)\n'
+        "    save_state (train.py:40)\n    <module> (train.py:90)\n"
+    )
+    verdict = judged(tmp_path).verdict
+    assert verdict.culprits.ranks == ranks
+    assert cause is None or verdict.cause == cause

@@ -41,13 +41,15 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     waiting = [*known_messages.timed_out(case), *_waited_elsewhere(case)]
     hints = known_messages.of_cause(case, claim.cause, ("hint",))
     raised = () if _cut_off(case) else _RAISED
+    stacks = {case.stacks[rank].source for rank, a in case.activities.items() if a.doing == "waiting"}
+    hints = [s for s in hints if s.sign.ref.source not in stacks]  # what it waits in is told by its innermost frame
     told = [s.sign for s in hints if waiting or s.id in raised or _TROUBLE.search(s.sign.text)]
     if not told:
         told += [Statement(c.ref.quote, c.ref) for c in _of_one_phase(case) if c.phase == claim.cause]
     if claim.cause == "rank-stuck-in-preprocessing" and (waiting or told):
         told += [Statement(clue.ref.quote, clue.ref) for clue in case.clues if clue.kind == "between_barriers"]
     last = _last(case, waiting)
-    mine = [s for s in last if s.signature.cause == claim.cause]
+    mine = [s for s in last if s.signature.cause == claim.cause and s.sign.ref.source not in stacks]
     if case.has_dumps or not (waiting or told) or not (mine or told):
         return []
     signs = [*(s.sign for s in mine[-2:]), *told, *waiting]

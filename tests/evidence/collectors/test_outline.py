@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.timeline.by_hand import Did, dump
-from whichrank.evidence.collectors.outline import branches, exchanges, loops, of_stacks, parsed
+from whichrank.evidence.collectors.outline import branches, by_rank, exchanges, functions, loops, of_stacks, parsed
 from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop, Outline
 from whichrank.timeline.assemble import build_case
@@ -51,6 +51,16 @@ def test_the_first_half_of_an_exchange():
     assert exchanges(ast.parse(script)) == [2, 5]
     apart = "def pull(p):\n    dist.recv(a, src=p)\n\ndef push(p):\n    dist.send(b, dst=p)\n"
     assert exchanges(ast.parse(apart)) == []
+
+
+def test_what_a_condition_on_the_rank_decides():
+    script = (
+        "def log(self):\n    if self.rank == 0:\n        print(1)\n    else:\n        pass\n"
+        "def save():\n    if not is_main_process():\n        return\n    write()\n    sync()\n"
+        "def other(n):\n    if n > 3:\n        sync()\n"
+    )
+    assert by_rank(ast.parse(script)) == [[3, 3], [5, 5], [8, 8], [9, 10]]
+    assert functions(ast.parse(script)) == [[1, 5], [6, 10], [11, 13]]
 
 
 def test_scripts_that_stacks_name(tmp_path):

@@ -356,3 +356,13 @@ def test_workers_that_are_told_port_zero(tmp_path):
     told = "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={0}\nRANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={0}\n"
     assert verdict(tmp_path / "a", {"env.txt": told.format(0)}).cause == "rendezvous-endpoint"
     assert verdict(tmp_path / "b", {"env.txt": told.format(29500)}).cause != "rendezvous-endpoint"
+
+
+def test_what_ray_s_processes_print_is_no_complaint(tmp_path):
+    (tmp_path / "ray.log").write_text(
+        "(raylet) Spilled 4212 MiB, 31 objects, write throughput 702 MiB/s.\n"
+        "Training completed after 3 iterations at 2025-06-03 10:41:06. Total running time: 40min 57s\n"
+        "(RayTrainWorker pid=7810) Exception ignored in: <function Loader.__del__ at 0x7f4b3c1a4d60>\n"
+        "(RayTrainWorker pid=7810) AssertionError: can only test a child process\n"
+    )
+    assert diagnose([tmp_path], jobs=1).verdict.cause == "healthy"

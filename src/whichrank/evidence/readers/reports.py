@@ -47,7 +47,8 @@ _MARKS = ("NCCL ", "WARNING", "ERROR", "INFO", "DEBUG", ".py:", "what()")
 _PRINTED = re.compile(
     r"\s{0,16}File \"|\s{0,8}\[|[{<]|(?:\w{1,8} )?(?:\d{4}-\d\d-\d\d|[IWEF]\d{4} \d\d:\d\d:)"
     r"|\w{3} +\d{1,2} \d\d:\d\d:\d\d|\s{0,8}(?:at|#\d) "
-    r"|Traceback|\w{1,60}=\S+$|\w{1,40}(?:Error|Exception):"
+    r"|Traceback|\w{1,60}=\S+$|\w{1,40}(?:Error|Exception):|Exception ignored in"
+    r"|\((?:raylet|autoscaler\b[^)]{0,40}|\w{1,60}(?:\([^)]{0,40}\))? pid=\d{1,10}[^)]{0,80})\) "
 )
 """How lines of programs begin."""
 _ITEM = re.compile(r"^\s{0,12}(?:[-*+•]|\(?\d{1,2}[.)]) +")

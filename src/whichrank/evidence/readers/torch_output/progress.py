@@ -40,7 +40,7 @@ _EPOCH = re.compile(r"epoch(?<![a-z]epoch)s?[\"']?\s{0,8}[:=\[(]{0,2}\s{0,8}[\"'
 # `Epoch: [0][ 10/5005]`, `Epoch(train) [1][ 50/1251]`, `Train: 0 [  50/1251 (  4%)]`.
 _BRACKET_STEP = re.compile(r"\[\s{0,8}(\d{1,12})/\s{0,8}(\d{1,12})(?:\s{0,4}\([\d\s.]{1,8}%\))?\]")
 _LOSS = re.compile(r"loss[\"']?\s{0,8}[:=]?\s{0,8}(?:tensor\()?[\"'(]?" + _VALUE)
-_NORM = re.compile(r"grad[ _]?norm[\"']?\s{0,8}[:=]?\s{0,8}[\"'(]?" + _VALUE)
+_NORM = re.compile(r"(?:grad[ _]?norm|gnorm)[\"']?\s{0,8}[:=]?\s{0,8}[\"'(]?" + _VALUE)
 _BAR = re.compile(
     r"%\|[^|]{0,400}\|\s{0,4}(\d{1,12})/(\d{1,12}) \[[\d:?]{1,12}<[^,\]]{0,20}, {1,4}"
     r"([\d.]{1,12}|\?) ?(it/s|s/it|\w{1,12}/s|s/\w{1,12})?"

@@ -28,14 +28,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
-from whichrank.records.events.base import Event
+from whichrank.records.events.base import Event, OfWork
 from whichrank.records.events.communication import GlooTimeout
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import wording
 from whichrank.rules.busy_ranks import at_a_barrier_of_the_start
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.stuck import DEFAULT, Standings, silent_in_timeouts, standings
+from whichrank.timeline.collectives.stuck import DEFAULT, Standings, silent_in_timeouts, stack_ref, standings
 
 CODE = "COLL115"
 CAUSE = "collective-desync"
@@ -61,7 +62,46 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [_finding(standing, standing.behind, here, "never enqueued", "timed out in it")]
     if standing.earlier and not standing.ahead and len(standing.earlier) < len(here):
         return [_finding(standing, standing.earlier, here, "still waits in an earlier one than", "went on to it")]
-    return [_nobody(case, standing)]
+    elsewhere = _in_another_collective(case, standing)
+    return [_apart(case, standing, elsewhere) if elsewhere else _nobody(case, standing)]
+
+
+def _in_another_collective(case: Case, standing: Standings) -> tuple[int, ...]:
+    """Ranks that did not time out there because they wait in another operation, by their stacks; the fewer ones."""
+    timed_out = list(standing.waiting.values())
+    ops = {event.op.lower().replace("_", "").removesuffix("base") for event in timed_out if isinstance(event, OfWork)}
+    alone = any(isinstance(event, OfWork) and event.numel_in == 1 for event in timed_out)
+    found = [
+        rank
+        for rank, activity in sorted(case.activities.items())
+        if rank not in standing.waiting and activity.doing == "waiting" and activity.collective
+        # A barrier is an all_reduce of one element there.
+        if (activity.collective == "barrier" and not alone)
+        or (activity.collective != "barrier" and activity.collective.replace("_", "") not in ops)
+    ]
+    return tuple(found) if ops and len(found) < len(standing.waiting) else ()
+
+
+def _apart(case: Case, standing: Standings, ranks: tuple[int, ...]) -> Finding:
+    waiting = tuple(sorted(standing.waiting))
+    activity = case.activities[ranks[0]]
+    place = f" at {activity.place}" if activity.place else ""
+    return Finding(
+        code=CODE,
+        cause="rank0-only-collective" if ranks == (0,) else "conditional-collective",
+        category="hang",
+        severity="error",
+        grade=Grade.SUPPORTS,
+        subject=Subject(ranks=ranks, code=(activity.place,) if activity.place else ()),
+        message=(
+            f"{wording.culprits_text(case, ranks).capitalize()} waits in {activity.collective}{place}, where "
+            f"{wording.ranks_text(waiting)} timed out in work {standing.target} of {_group(standing)}."
+        ),
+        evidence=(stack_ref(case, ranks[0]), *(event.ref for event in list(standing.waiting.values())[:3])),
+        victims=waiting,
+        alternatives=(Alternative(CAUSE, "it may have left out an operation before"),),
+        fix=fix("conditional-collective"),
+    )
 
 
 def _finding(standing: Standings, odd: dict[int, Event], rest: dict[int, Event], did: str, others: str) -> Finding:
