@@ -227,6 +227,8 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("CONF101", "steps as long as the timeout", {"rank0/stderr.log": "".join(f"2026-11-15 00:1{i}:00 step {i}/100 loss 2.0\n" for i in range(8)) + "[rank0]:[E1115 00:18:45.7 ProcessGroupNCCL.cpp:6] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=90000) ran for 90041 milliseconds before timing out.\n"}, ()),
     ("CONF102", "no launcher", {"job.log": texts.traceback("ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set")}, ()),
     ("SILE101", "one rank turns first", texts.ranks(3, {1: texts.steps(5) + texts.steps(5, "nan", first=5), 0: texts.steps(6) + texts.steps(4, "nan", first=6), 2: texts.steps(6) + texts.steps(4, "nan", first=6)}), (1,)),
+    ("SILE101", "the norm of one rank", {"a.log": "".join(f"step {n} rank {r} loss {'nan' if n > 5 else '2.3'} grad_norm {'nan' if n > 5 else 'inf' if (n, r) == (5, 3) else '0.7'}\n" for n in range(9) for r in range(4))}, (3,)),
+    ("SILE101", "the norm of all", {"a.log": "".join(f"step {n} rank {r} loss {'nan' if n > 5 else '2.3'} grad_norm {'nan' if n > 5 else 'inf' if n == 5 else '0.7'}\n" for n in range(9) for r in range(4))}, ()),
     ("SILE101", "all together", texts.ranks(2, {}, texts.steps(5) + texts.steps(5, "nan", first=5)), ()),
     ("SOFT101", "NCCL says so", {"a.log": texts.nccl("Mismatched NCCL version detected : rank 0 version 22803 rank 1 version 22105")}, ()),
     ("SOFT102", "too old", texts.ranks(2, {1: texts.traceback("RuntimeError: The NVIDIA driver on your system is too old (found version 11040).")}, SEEN), (1,)),

@@ -68,7 +68,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("progress lines with a loss")
     told = [e for e in case.events(LossNonfinite) if e.what == "loss" and not _recovered(case, e)]
     shown = told or [e for e in case.events(LossNonfinite) if e.what == "grad_norm" and e.value == "nan"]
-    if shown and (local := _before_the_loss(case, shown)) is not None and local.rank is not None:
+    local = (_before_the_loss(case, shown) or _norm_of_one(case)) if shown else None
+    if local is not None and local.rank is not None:
         signs = [statements.statement(case, e) for e in (local, *shown[:2])]
         who, what = building.who(case, (local.rank,), []), building.short(signs[0].text)
         message = f"{who} was the first with a value that is not finite, at step {local.step}: {what}."
@@ -106,6 +107,17 @@ def _before_the_loss(case: Case, told: list[LossNonfinite]) -> LossNonfinite | N
         if p.source == first.ref.source
     )
     return first if before and between <= _NEAR else None
+
+
+def _norm_of_one(case: Case) -> LossNonfinite | None:
+    """The norm of one rank, at an earlier step than any loss and the norms that the others print: it is not reduced."""
+    turned = [e for e in case.events(LossNonfinite) if e.rank is not None and (e.step or -1) >= 0]
+    if not turned:
+        return None
+    first = min(turned, key=lambda e: e.step or 0)
+    others = [e for e in turned if e.rank != first.rank]
+    later = all((e.step or 0) > (first.step or 0) for e in others)
+    return first if first.what == "grad_norm" and later and any(e.what == "grad_norm" for e in others) else None
 
 
 def _norm_alone(case: Case) -> list[Finding]:
