@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
+from msgspec.structs import asdict
 
 
 class Loop(Struct, frozen=True):
@@ -17,15 +20,26 @@ class Loop(Struct, frozen=True):
         return self.first <= line <= self.last
 
 
-class Outline(Struct, frozen=True):
-    """All loops and branches of the scripts, by file."""
+Spans = dict[str, tuple[tuple[int, int], ...]]
+"""By file, first and last lines."""
 
-    loops: dict[str, tuple[Loop, ...]]
-    branches: dict[str, tuple[tuple[int, int], ...]] = {}
+
+class Outline(Struct, frozen=True):
+    """What is known of the scripts' lines, by file."""
+
+    loops: dict[str, tuple[Loop, ...]] = {}
+    branches: Spans = {}
     """Lines that are not reached every time, by file; a file that is missing here was not looked at."""
     exchanges: dict[str, tuple[int, ...]] = {}
     """Lines of the first half of an exchange, by file: a recv that a send follows, or the reverse."""
-    by_rank: dict[str, tuple[tuple[int, int], ...]] = {}
+    by_rank: Spans = {}
     """Lines that a condition on the rank decides, by file."""
-    functions: dict[str, tuple[tuple[int, int], ...]] = {}
+    functions: Spans = {}
     """First and last line of every function, by file."""
+
+
+def joined(outlines: Iterable[Outline]) -> Outline:
+    """One of all, the later ones above the earlier."""
+    told = [asdict(outline) for outline in outlines]
+    keys = told[0] if told else ()
+    return Outline(**{key: {file: rows for one in told for file, rows in one[key].items()} for key in keys})

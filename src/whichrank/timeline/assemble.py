@@ -19,6 +19,7 @@ from whichrank.records.events.processes import Traceback
 from whichrank.records.hardware import KernelEvent
 from whichrank.records.log import Progress
 from whichrank.records.of_kind import of_kind
+from whichrank.records.outline import joined
 from whichrank.records.placement import Placement
 from whichrank.records.stack import ProcessStack, has_native_frames
 from whichrank.timeline.case import Case
@@ -82,11 +83,7 @@ def build_case(records: Iterable[Any]) -> Case:
         nccl=nccl,
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
-        loops={file: loops for r in of_kind(pile, "outline.Outline") for file, loops in r.loops.items()},
-        branches={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.branches.items()},
-        by_rank={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.by_rank.items()},
-        functions={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.functions.items()},
-        exchanges={file: lines for r in of_kind(pile, "outline.Outline") for file, lines in r.exchanges.items()},
+        outline=joined(of_kind(pile, "outline.Outline")),
         sightings=_blamed(_placed(_in_stacks(_as_raised(told, events), stacks, people), people), people),
         trials=of_kind(pile, "trial.Trial"),
         complaints=of_kind(pile, "trial.Complaint"),

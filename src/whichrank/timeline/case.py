@@ -20,6 +20,7 @@ from whichrank.records.events.launchers import ProcessLeft
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.watchdog import DumpSignal, WatchdogTimeout
 from whichrank.records.log import Progress
+from whichrank.records.outline import Outline
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.clocks.collectives import Clock, align
 from whichrank.timeline.clocks.hosts import refined
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from whichrank.records.guard import GuardFile
     from whichrank.records.host import HostClock
     from whichrank.records.nccl import NcclProcess
-    from whichrank.records.outline import Loop
     from whichrank.records.profiles.step_parts import StepParts
     from whichrank.records.rank_values import RankValues
     from whichrank.records.ras import RasReport
@@ -93,16 +93,8 @@ class Case(Struct, dict=True):
     """What people say that the job does."""
     clues: list[CodeClue] = field(default_factory=list)
     """Places of training code that lay beside the logs."""
-    loops: dict[str, tuple[Loop, ...]] = field(default_factory=dict)
-    """The loops of the job's scripts, by file."""
-    branches: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    """The lines of the scripts that are not reached every time, by file."""
-    by_rank: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    """The lines of the scripts that a condition on the rank decides, by file."""
-    functions: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    """The lines of the functions of the scripts, by file."""
-    exchanges: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """The lines of the scripts with the first half of an exchange, by file."""
+    outline: Outline = field(default_factory=Outline)
+    """What is known of the lines of the job's scripts."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
     """By global rank; the newest of each."""
     natives: dict[int, ProcessStack] = field(default_factory=dict)
@@ -142,11 +134,10 @@ class Case(Struct, dict=True):
     @cached_property
     def troubles(self) -> list[Trouble]:
         found = find_troubles(self.lineup, self.meetings) if self.lineup else []
-        if self.lineup is not None and self.loops:
+        if self.lineup is not None and self.outline.loops:
             from whichrank.timeline.collectives.troubles.loops import Script, at_the_end
 
-            script = Script(self.loops, self.branches, self.by_rank, self.functions)
-            found = at_the_end(self.lineup, found, script, self.stands)
+            found = at_the_end(self.lineup, found, Script(self.outline), self.stands)
         if self.lineup is not None and self.stacks:
             from whichrank.timeline.collectives.troubles.threads import on_their_way
 

@@ -167,7 +167,7 @@ def _comes_round(case: Case, mine: list[Frame], theirs: list[Frame]) -> bool:
     for a, b in zip(mine, theirs, strict=False):
         if (a.file, a.function) != (b.file, b.function):
             return False
-        if any(loop.holds(a.line) and loop.holds(b.line) for loop in case.loops.get(a.file, ())):
+        if any(loop.holds(a.line) and loop.holds(b.line) for loop in case.outline.loops.get(a.file, ())):
             return True
     return False
 
@@ -192,7 +192,7 @@ def are_symmetric(case: Case, circle: Circle) -> bool:
         return True
     paths = {tuple(_path(case.stacks[rank])) for rank in circle.ranks if rank in case.stacks}
     innermost = {path[-1] for path in paths if path}
-    owed = len(innermost) == 1 and all(frame.line in case.exchanges.get(frame.file, ()) for frame in innermost)
+    owed = len(innermost) == 1 and all(frame.line in case.outline.exchanges.get(frame.file, ()) for frame in innermost)
     return owed or len(paths) <= 1
 
 

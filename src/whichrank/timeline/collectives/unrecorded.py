@@ -118,7 +118,7 @@ def leavers(case: Case, cycle: GroupCycle) -> Leavers | None:
 
 
 def _left(case: Case, one: int, other: int) -> list[Loop]:
-    return left(case.stands(one), case.stands(other), case.loops)
+    return left(case.stands(one), case.stands(other), case.outline.loops)
 
 
 def _way_back(awaited: dict[int, set[int]], start: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from whichrank.records.dump import Frame
-from whichrank.records.outline import Loop
+from whichrank.records.outline import Loop, Outline
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.troubles.one_line import Place, by_one_line, of_two_names
@@ -22,32 +22,29 @@ _OTHER_SHAPES = ("added", "swapped", "skipped", "alone")
 class Script(Struct, frozen=True):
     """What is known of the lines of the job's scripts."""
 
-    loops: Loops
-    branches: Mapping[str, Sequence[tuple[int, int]]]
-    by_rank: Mapping[str, Sequence[tuple[int, int]]]
-    functions: Mapping[str, Sequence[tuple[int, int]]]
+    lines: Outline
 
     def are_two(self, one: Place, other: Place) -> bool:
         """Whether two lines are of two functions, which may have one name."""
         own, their = (
-            {span for span in self.functions.get(file, ()) if span[0] <= line <= span[1]}
+            {span for span in self.lines.functions.get(file, ()) if span[0] <= line <= span[1]}
             for file, _, line in (one, other)
         )
         return of_two_names(one, other) or (bool(own) and bool(their) and own.isdisjoint(their))
 
     def for_some_ranks(self, frames: Sequence[Frame]) -> bool:
         """Whether a condition on the rank leads to one of these lines."""
-        return any(first <= f.line <= last for f in frames for first, last in self.by_rank.get(f.file, ()))
+        return any(first <= f.line <= last for f in frames for first, last in self.lines.by_rank.get(f.file, ()))
 
     def may_leave_out(self, frames: Sequence[Frame], loop: Loop) -> bool:
         """Whether a round of the loop may not come to the innermost of these lines; also where nobody looked.
 
         The first frame is in the loop, the others are in functions that it calls."""
-        if any(frame.file not in self.branches for frame in frames):
+        if any(frame.file not in self.lines.branches for frame in frames):
             return True
         for frame in frames:
             outer = loop.first if frame is frames[0] else 0
-            if any(outer < first <= frame.line <= last for first, last in self.branches[frame.file]):
+            if any(outer < first <= frame.line <= last for first, last in self.lines.branches[frame.file]):
                 return True
         return False
 
@@ -61,14 +58,18 @@ def at_the_end(lineup: Lineup, troubles: Sequence[Trouble], script: Script, stan
 
 def _at_a_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> Trouble:
     if trouble.shape == "crossed" and trouble.tie:
-        return _one_side_left(lineup, trouble, script.loops, stands)
+        return _one_side_left(lineup, trouble, script.lines.loops, stands)
     if _parted_at_loop(lineup, trouble, script, stands):
         return replace(trouble, shape="left-loop")
-    chosen = trouble.shape == "skipped" and trouble.acted is not None and trouble.due is not None
-    if chosen and by_one_line(lineup, trouble.acted or 0, trouble.due or 0, script.are_two):
-        same = lineup.group[trouble.acted or 0] == lineup.group[trouble.due or 0]
-        return replace(trouble, shape="swapped") if same else trouble
-    return trouble
+    return replace(trouble, shape="swapped") if _order_of_one_line(lineup, trouble, script) else trouble
+
+
+def _order_of_one_line(lineup: Lineup, trouble: Trouble, script: Script) -> bool:
+    """Whether one line calls both operations of a group, in an order that it chooses: none of them was left out."""
+    acted, due = trouble.acted, trouble.due
+    if trouble.shape != "skipped" or acted is None or due is None or lineup.group[acted] != lineup.group[due]:
+        return False
+    return by_one_line(lineup, acted, due, script.are_two)
 
 
 def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stands) -> Trouble:
@@ -107,7 +108,7 @@ def _parted_at_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: St
     mine, other, within = there
     between = [
         loop
-        for loop in script.loops.get(mine.file, ())
+        for loop in script.lines.loops.get(mine.file, ())
         if loop.holds(mine.line) != loop.holds(other.line)
         if loop.holds(other.line) or _entered(lineup, trouble.victims, mine, loop)
     ]
@@ -115,7 +116,7 @@ def _parted_at_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: St
         return False
     if _passed_before(lineup, trouble.acted, mine) and not _every_round_comes_to(theirs, mine, other, between, script):
         return False  # a round that left something out looks the same
-    between = between or _returned_from(mine, other, within, script.loops)
+    between = between or _returned_from(mine, other, within, script.lines.loops)
     # A loop with a break, or with a condition, may have been left on it.
     return bool(between) and not any(loop.exits for loop in between)
 
