@@ -291,3 +291,30 @@ def test_a_stack_in_another_collective_than_the_one_that_timed_out(tmp_path, ran
     verdict = judged(tmp_path).verdict
     assert verdict.culprits.ranks == ranks
     assert cause is None or verdict.cause == cause
+
+
+UNREAD = "ncclSocketInit: connecting to address  with family 1 is neither AF_INET(2) nor AF_INET6(10)"
+
+
+@pytest.mark.parametrize(
+    ("half", "ranks", "cause"),
+    [("send", (0, 2), "p2p-deadlock"), ("send", (2,), None), ("all_reduce", (0, 2), None)],
+)
+def test_two_ranks_that_begin_an_exchange_with_a_send(tmp_path, half, ranks, cause):
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/srv/halo.py", line 31, in exchange',
+        "    dist.send(mine, dst=peer)",
+        f'  File "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", line 2627, in {half}',
+        "    work = isend(tensor)",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:4257, internal error, NCCL version 2.28",
+        "ncclInternalError: Internal check failed.",
+        "Last error:",
+        UNREAD,
+    ]
+    (tmp_path / "job.log").write_text("".join(f"[rank{rank}]: {line}\n" for rank in ranks for line in lines))
+    verdict = judged(tmp_path).verdict
+    if cause is None:
+        assert verdict.cause != "p2p-deadlock"
+    else:
+        assert (verdict.cause, verdict.culprits.ranks, verdict.category) == (cause, ranks, "crash")
