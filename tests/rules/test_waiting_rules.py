@@ -307,7 +307,7 @@ def test_two_ranks_that_begin_an_exchange_with_a_send(tmp_path, half, ranks, cau
         "    dist.send(mine, dst=peer)",
         f'  File "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", line 2627, in {half}',
         "    work = isend(tensor)",
-        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:4257, internal error, NCCL version 2.28",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:4257, internal error, NCCL 2.28.9",
         "ncclInternalError: Internal check failed.",
         "Last error:",
         UNREAD,
