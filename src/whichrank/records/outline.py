@@ -34,6 +34,8 @@ class Outline(Struct, frozen=True):
     """Lines of the first half of an exchange, by file: a recv that a send follows, or the reverse."""
     by_rank: Spans = {}
     """Lines that a condition on the rank decides, by file."""
+    sorts: Spans = {}
+    """Statements, and heads of loops, that put something in an order."""
     functions: Spans = {}
     """First and last line of every function, by file."""
 

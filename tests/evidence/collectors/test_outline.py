@@ -9,7 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from tests.timeline.by_hand import Did, dump
-from whichrank.evidence.collectors.outline import branches, by_rank, exchanges, functions, loops, of_stacks, parsed
+from whichrank.evidence.collectors.outline import (
+    branches,
+    by_rank,
+    exchanges,
+    functions,
+    loops,
+    of_stacks,
+    parsed,
+    sorts,
+)
 from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop, Outline
 from whichrank.timeline.assemble import build_case
@@ -61,6 +70,11 @@ def test_what_a_condition_on_the_rank_decides():
     )
     assert by_rank(ast.parse(script)) == [[3, 3], [5, 5], [8, 8], [9, 10]]
     assert functions(ast.parse(script)) == [[1, 5], [6, 10], [11, 13]]
+
+
+def test_lines_that_put_something_in_an_order():
+    script = "for a in sorted(b):\n    x(a)\ny = 1\nb.sort()\ndef f():\n    return {k: 1 for k in sorted(z,\n        key=n)}\n"
+    assert sorts(ast.parse(script)) == [[1, 1], [4, 4], [6, 7]]
 
 
 def test_scripts_that_stacks_name(tmp_path):

@@ -19,6 +19,9 @@ _FILE = re.compile(r'(?:File "|\()([^"()\n]{1,1000}\.py)(?:", line |:)\d')
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "/_whichrank_inside/", "<")
 _SENDS = frozenset({"send", "isend", "send_object_list"})
 _RECEIVES = frozenset({"recv", "irecv", "recv_object_list"})
+_SORTS = frozenset(
+    {"sorted", "sort", "argsort", "shuffle", "nlargest", "nsmallest", "permutation", "randperm", "sample"}
+)
 _BY_RANK = re.compile(r"rank|is_(?:main|master|leader|first|last)|main_process|coordinator", re.IGNORECASE)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -38,6 +41,7 @@ def of_stacks(texts: Iterable[bytes], folder: Path | None = None) -> bytes:
         return b""
     told["branches"] = {path: branches(tree) for path, tree in trees.items()}
     told["functions"] = {path: functions(tree) for path, tree in trees.items()}
+    told["sorts"] = {path: rows for path, tree in trees.items() if (rows := sorts(tree))}
     told["by_rank"] = {path: rows for path, tree in trees.items() if (rows := by_rank(tree))}
     return json.dumps({MARK: 1, **told}).encode()
 
@@ -85,6 +89,26 @@ def functions(tree: ast.Module) -> list[list[int]]:
     return sorted([node.lineno, node.end_lineno or node.lineno] for node in defined)
 
 
+def sorts(tree: ast.Module) -> list[list[int]]:
+    """First and last line of statements, and of heads of loops, that put something in an order."""
+    found: list[list[int]] = []
+    for node in ast.walk(tree):
+        part: ast.expr | ast.stmt
+        if isinstance(node, ast.For | ast.AsyncFor):
+            part = node.iter
+        elif isinstance(node, ast.stmt) and not hasattr(node, "body"):
+            part = node
+        else:
+            continue
+        if any(_called(each.func) in _SORTS for each in ast.walk(part) if isinstance(each, ast.Call)):
+            found.append([node.lineno, part.end_lineno or node.lineno])
+    return sorted(found)
+
+
+def _called(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
 def by_rank(tree: ast.Module) -> list[list[int]]:
     """First and last line of what a condition on the rank decides: `if rank == 0:` and what is behind `return`."""
     found: list[list[int]] = []
@@ -123,7 +147,7 @@ def exchanges(tree: ast.Module) -> list[int]:
 
 
 def _half(call: ast.Call) -> str:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = _called(call.func)
     return "send" if name in _SENDS else "recv" if name in _RECEIVES else ""
 
 

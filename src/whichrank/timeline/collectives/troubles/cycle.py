@@ -12,7 +12,7 @@ from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.program import Deviation, Programs, place_of
 from whichrank.timeline.collectives.troubles.disagreement import LOOK_BACK, sibling_votes
 from whichrank.timeline.collectives.troubles.loops import fork
-from whichrank.timeline.collectives.troubles.one_line import by_one_line, path
+from whichrank.timeline.collectives.troubles.one_line import lines_of_both, path
 from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 from whichrank.timeline.collectives.waits import WaitGraph
 
@@ -252,7 +252,7 @@ def _at_one_place(lineup: Lineup, acted: int, due: int) -> bool:
     one, other = lineup.call_of(acted), lineup.call_of(due)
     if not one.stack or int(lineup.group[acted]) == int(lineup.group[due]):
         return False
-    return one.stack == other.stack or by_one_line(lineup, acted, due)
+    return one.stack == other.stack or bool(lines_of_both(lineup, acted, due))
 
 
 def _side_by_side(lineup: Lineup, acted: int, due: int) -> bool:

@@ -11,7 +11,6 @@ from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.program import Programs
 from whichrank.timeline.collectives.signature import is_barrier
-from whichrank.timeline.collectives.troubles.one_line import by_one_line
 from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 
 # How many of a rank's last operations are searched for a departure from its earlier path.
@@ -73,9 +72,6 @@ def judge_disagreement(programs: Programs, meeting: Meeting, *, hangs: bool) -> 
         normal = next(party[0] for party in meeting.parties if first not in party)
     difference, acted, known = compare(programs, meeting.group, meeting.seq, first, normal)
     shape: Shape = "skipped" if difference == "unclear" else difference
-    due = meeting.joined.get(normal)
-    if shape == "skipped" and acted is not None and due is not None and by_one_line(lineup, acted, due):
-        shape = "swapped"
     if shape in ("added", "swapped") and acted is not None and _left_loop(lineup, meeting, first, acted, normal):
         shape = "left-loop"
     return Trouble(
@@ -84,7 +80,7 @@ def judge_disagreement(programs: Programs, meeting: Meeting, *, hangs: bool) -> 
         meeting=meeting,
         victims=tuple(r for r in meeting.joined if r not in odd),
         acted=acted,
-        due=due,
+        due=meeting.joined.get(normal),
         hangs=hangs,
         repeated=known,
         tie=tie,

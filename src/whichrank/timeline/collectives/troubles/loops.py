@@ -11,7 +11,7 @@ from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop, Outline
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
-from whichrank.timeline.collectives.troubles.one_line import Place, by_one_line, of_two_names
+from whichrank.timeline.collectives.troubles.one_line import Place, lines_of_both, of_two_names
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 Loops = Mapping[str, Sequence[Loop]]
@@ -65,11 +65,12 @@ def _at_a_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands)
 
 
 def _order_of_one_line(lineup: Lineup, trouble: Trouble, script: Script) -> bool:
-    """Whether one line calls both operations of a group, in an order that it chooses: none of them was left out."""
+    """Whether one line that sorts calls both operations of a group: none of them was left out."""
     acted, due = trouble.acted, trouble.due
     if trouble.shape != "skipped" or acted is None or due is None or lineup.group[acted] != lineup.group[due]:
         return False
-    return by_one_line(lineup, acted, due, script.are_two)
+    callers = lines_of_both(lineup, acted, due, script.are_two)
+    return any(a <= line <= b for file, _, line in callers for a, b in script.lines.sorts.get(file, ()))
 
 
 def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stands) -> Trouble:

@@ -16,15 +16,20 @@ def of_two_names(one: Place, other: Place) -> bool:
     return one[:2] != other[:2]
 
 
-def by_one_line(lineup: Lineup, acted: int, due: int, are_two: Callable[[Place, Place], bool] = of_two_names) -> bool:
-    """Whether one line calls the functions of both, and the rank that acted has done the other one about as often.
+def lines_of_both(
+    lineup: Lineup, acted: int, due: int, are_two: Callable[[Place, Place], bool] = of_two_names
+) -> list[Place]:
+    """The lines through which both are called, where only then two functions part, and the rank that acted has done the
+    other one about as often.
 
     `are_two` says whether two lines are of two functions: methods of two classes may have one name."""
     one, other = lineup.call_of(acted), lineup.call_of(due)
-    for at, (own, their) in enumerate(zip(reversed(path(one)), reversed(path(other)), strict=False)):
+    callers: list[Place] = []
+    for own, their in zip(reversed(path(one)), reversed(path(other)), strict=False):
         if own != their:
-            return at > 0 and are_two(own, their) and _issues(lineup, acted, other)
-    return False
+            return callers if are_two(own, their) and _issues(lineup, acted, other) else []
+        callers.append(own)
+    return []
 
 
 def path(call: Call) -> tuple[Place, ...]:
