@@ -73,7 +73,8 @@ def test_what_a_condition_on_the_rank_decides():
 
 
 def test_lines_that_put_something_in_an_order():
-    script = "for a in sorted(b):\n    x(a)\ny = 1\nb.sort()\ndef f():\n    return {k: 1 for k in sorted(z,\n        key=n)}\n"
+    script = "for a in sorted(b):\n    x(a)\ny = 1\nb.sort()\n"
+    script += "def f():\n    return {k: 1 for k in sorted(z,\n        key=n)}\n"
     assert sorts(ast.parse(script)) == [[1, 1], [4, 4], [6, 7]]
 
 
