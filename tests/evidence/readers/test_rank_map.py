@@ -110,3 +110,13 @@ def test_a_list_names_the_rank_of_a_process_in_the_kernel_log(tmp_path):
     )
     verdict = diagnose([tmp_path], jobs=1).verdict
     assert (verdict.cause, verdict.culprits.ranks) == ("storage-stall", (14,))
+
+
+def test_a_speaker_in_brackets_is_not_the_host_that_a_line_names(tmp_path):
+    lines = [f"[launcher] started rank={rank} local_rank={rank} pid={50 + rank} host=hgx-07" for rank in range(4)]
+    assert {row[2] for row in rows(tmp_path, "\n".join(lines) + "\n")} == {"hgx-07"}
+
+
+def test_the_pid_of_ray_s_prefix_is_that_of_the_rank(tmp_path):
+    lines = [f"(Actor pid={740 + rank}, ip=10.7.3.2{rank % 2}) [rank{rank}]: ready, world 4" for rank in range(4)]
+    assert [row[:2] for row in rows(tmp_path, "\n".join(lines) + "\n")] == [(n, 740 + n) for n in range(4)]

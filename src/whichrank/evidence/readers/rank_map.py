@@ -132,10 +132,10 @@ def read(item: Item) -> Reading:
         rank = int(values["rank"])
         ref = Ref(item.label, f"line {number}", line.strip()[:200], rank)
         found.setdefault(rank, _placement(rank, _physical(values, visible), host, ref))
-    for rank, (number, named) in _by_prefix(item.head(_PREFIXED), clock_of(item)).items():
+    for rank, (number, named, pid) in _by_prefix(item.head(_PREFIXED), clock_of(item)).items():
         ref = Ref(item.label, f"line {number}", f"rank {rank} on {named}", rank, named)
         if rank not in found or found[rank].host is None:
-            found[rank] = replace(found[rank], host=named) if rank in found else Placement(rank, ref, host=named)
+            found[rank] = replace(found[rank], host=named) if rank in found else Placement(rank, ref, pid, named)
     return Reading(list(found.values()), "complete") if found else Reading([], "ignored", "no list of ranks")
 
 
@@ -146,9 +146,9 @@ def _is_map(told: list[Row], head: bytes, clock: Clock) -> bool:
     return len(told) >= 2 or introduced or started or len(_by_prefix(head, clock)) >= 2
 
 
-def _by_prefix(head: bytes, clock: Clock) -> dict[int, tuple[int, str]]:
-    """By rank: a line whose prefix says its host, and the host; nothing where a rank has two of them."""
-    found: dict[int, tuple[int, str]] = {}
+def _by_prefix(head: bytes, clock: Clock) -> dict[int, tuple[int, str, int | None]]:
+    """By rank: a line whose prefix says its host, the host and the pid; nothing where a rank has two hosts."""
+    found: dict[int, tuple[int, str, int | None]] = {}
     told = False
     for number, line in enumerate(head[:_PREFIXED].split(b"\n"), 1):
         if clock.prefix is None and b"rank" not in line and b"]<std" not in line:
@@ -159,9 +159,9 @@ def _by_prefix(head: bytes, clock: Clock) -> dict[int, tuple[int, str]]:
         host = voice.host or (process[1] if process else None)
         if voice.rank is None or host is None:
             continue
-        if found.setdefault(voice.rank, (number, host))[1] != host:
+        if found.setdefault(voice.rank, (number, host, voice.pid))[1] != host:
             return {}
-    return found if told or len({host for _, host in found.values()}) > 1 else {}
+    return found if told or len({host for _, host, _ in found.values()}) > 1 else {}
 
 
 def _placement(rank: int, values: dict[str, str], host: str | None, ref: Ref) -> Placement:
@@ -264,8 +264,11 @@ def _names_and_values(line: str) -> dict[str, str]:
         return {}
     found = {"rank": told[1]}
     for name, pattern in _VALUES.items():
-        # Ray's driver has a pid and an address of its own in every line: the nearest is the rank's.
-        near = min(pattern.finditer(line), key=lambda match: abs(match.start() - told.start()), default=None)
+        # Ray's driver has a pid and an address of its own in every line: the nearest is the rank's. What stands in
+        # brackets before the line may be any speaker.
+        near = min(
+            pattern.finditer(line), key=lambda m: (m[0].startswith("["), abs(m.start() - told.start())), default=None
+        )
         if name != "rank" and near is not None:
             found[name] = next(value for value in near.groups() if value)
     return found if "host" in found or "pid" in found else {}
