@@ -63,6 +63,14 @@ def queue(host: str, mtu: int) -> str:
 
 
 REFUSED = warn("NET/IB : Got completion from peer 10.11.4.21<47182> with status=9 opcode=129 len=0 vendor err 138")
+SENT = (
+    "Traceback (most recent call last):",
+    '  File "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", line 2627, in send',
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:4257, internal error, NCCL 2.28.9",
+    "ncclInternalError: Internal check failed.",
+    "Last error:",
+    "ncclSocketInit: connecting to address  with family 1 is neither AF_INET(2) nor AF_INET6(10)",
+)
 FIRE: list[tuple[str, str, texts.Files]] = [
     ("RDMA155", "MTUs of queue pairs", {"a.log": queue("node1", 3) + queue("node2", 5) + REFUSED}),
     ("SLOW208", "load on 80 CPUs", {"a.txt": "CPU(s):              80\n 16:20:41 up 31 days,  3 users,  load average: 604.12, 588.30, 571.07\n"}),
@@ -146,6 +154,7 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("COLL203", "both send first", {"a.log": TIMED_OUT, "train.py": "if rank == 0:\n    dist.send(a, 1)\n    dist.recv(b, 1)\nelse:\n    dist.send(a, 0)\n    dist.recv(b, 0)\n"}),
     ("COLL203", "crossed", {"a.log": TIMED_OUT, "train.py": CROSSED}),
     ("COLL204", "counts", {"ras.txt": RAS}),
+    ("COLL143", "two sends", {"a.log": "".join(f"[rank{r}]: {line}\n" for r in (0, 2) for line in SENT)}),
     ("COLL136", "batches", {"a.log": "".join(f"[rank{r}]: {1000 if r == 2 else 1024} batches per epoch\n" for r in range(4)) + TIMED_OUT}),
     ("COLL205", "iterable", {"a.log": TIMED_OUT, "note.txt": "custom IterableDataset with dynamic batching\n"}),
     ("SLOW201", "mapping", {"a.log": "Map (num_proc=16):  35%|███▌      | 35000/100000 [12:01<22:20]\n" + EARLY}),
