@@ -79,8 +79,12 @@ def branches(tree: ast.Module) -> list[list[int]]:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             ways_out = [each.lineno for each in _within(node.body) if isinstance(each, ast.Return)]
             found += [[line + 1, node.end_lineno or line] for line in ways_out]
-        found += [[part[0].lineno, part[-1].end_lineno or part[-1].lineno] for part in parts if part]
+        found += [_span(part) for part in parts if part]
     return sorted(each for each in found if each[0] <= each[1])
+
+
+def _span(part: list[ast.stmt]) -> list[int]:
+    return [part[0].lineno, part[-1].end_lineno or part[-1].lineno]
 
 
 def functions(tree: ast.Module) -> list[list[int]]:
@@ -118,11 +122,8 @@ def by_rank(tree: ast.Module) -> list[list[int]]:
         for at, each in enumerate(body):
             if not isinstance(each, ast.If) or not any(map(_BY_RANK.search, _names(each.test))):
                 continue
-            found += [
-                [part[0].lineno, part[-1].end_lineno or part[-1].lineno] for part in (each.body, each.orelse) if part
-            ]
             behind = body[at + 1 :] if isinstance(each.body[-1], ast.Return | ast.Continue) else []
-            found += [[behind[0].lineno, behind[-1].end_lineno or behind[-1].lineno]] if behind else []
+            found += [_span(part) for part in (each.body, each.orelse, behind) if part]
     return sorted(found)
 
 

@@ -122,9 +122,8 @@ def _still(label: str, index: int, row: dict[str, Any], host: str | None) -> lis
     """A living rank that is in no collective and has not moved."""
     told = row.get("still_s")
     seconds = float(told) if isinstance(told, int | float) and 0 <= told < 1e9 else 0.0
-    if row.get("alive") is not True or row.get("waiting") is not False or row.get("phase") not in ("joined", "left"):
-        return []
-    if seconds < _STILL_S:
+    alone = row.get("alive") is True and row.get("waiting") is False and row.get("phase") in ("joined", "left")
+    if not alone or seconds < _STILL_S:
         return []
     rank, pid, place = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid"), str(row.get("place") or "?")[:200]
     quote = f"rank {rank} (process {pid}) has not moved for {seconds:.0f} s, at {place}"

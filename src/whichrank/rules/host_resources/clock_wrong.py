@@ -2,7 +2,7 @@
 
 ## What it finds
 A host whose time service says that its clock is seconds off, or that it can't be set, in a job that failed; above all
-one whose agent the rendezvous drops for want of heartbeats.
+one whose agent the rendezvous drops because its heartbeats look too old.
 
 ## Why it happens
 The rendezvous compares the times that agents write with its own clock: a heartbeat of an agent whose clock is behind
@@ -64,7 +64,7 @@ def _finding(case: Case, wrong: list[TimeService], hosts: tuple[str, ...], grade
     most = max((one.wrong_s for one in mine if one.wrong_s is not None), default=None)
     how = f"is {most:,.0f} s wrong" if most is not None and most >= _WRONG_S else "is not kept right"
     missed = [e for e in case.events(RendezvousError) if e.dropped] if grade > Grade.HINTS else []
-    then = ": the rendezvous drops its agent for want of heartbeats" if missed else ""
+    then = ": the rendezvous drops its agent, whose heartbeats look too old" if missed else ""
     return Finding(
         code=CODE,
         cause=CAUSE,

@@ -27,23 +27,17 @@ from __future__ import annotations
 
 from collections import Counter
 
+from whichrank.facts import rule_rows
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.collectives import StoodStill
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.activity import Doing
 
 CODE = "SLOW109"
 CAUSE = "rank-stuck-in-user-code"
 
-_CAUSES = {
-    "data": "rank-stuck-in-data-loading",
-    "checkpoint": "rank-stuck-in-checkpoint",
-    "evaluation": "rank-stuck-in-evaluation",
-    "preprocessing": "rank-stuck-in-preprocessing",
-    "compile": "rank-stuck-in-compile",
-    "storage": "storage-stall",
-}
 _FEW = 4
 """One of so many ranks may stand elsewhere."""
 _OTHERS = (
@@ -59,17 +53,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.all_stand or case.troubles or len(stood) < 2:
         return []
     places = Counter(event.place for event in stood.values())
-    usual, count = places.most_common(1)[0]
+    usual = places.most_common(1)[0][0]
     elsewhere = tuple(sorted(rank for rank, event in stood.items() if event.place != usual))
-    few = bool(elsewhere) and len(elsewhere) * _FEW <= len(stood) and count + len(elsewhere) == len(stood)
+    few = bool(elsewhere) and len(elsewhere) * _FEW <= len(stood)
     everyone = tuple(sorted(stood))
-    first = stood[elsewhere[0] if few else everyone[0]]
+    first = elsewhere[0] if few else everyone[0]
     usual = usual.rpartition("/")[2]
     where = usual if len(places) == 1 else f"{usual} and at {len(places) - 1} other places"
-    told = f"; {wording.ranks_text(elsewhere)} at {stood[elsewhere[0]].place.rpartition('/')[2]}" if few else ""
+    told = f"; {wording.ranks_text(elsewhere)} at {stood[first].place.rpartition('/')[2]}" if few else ""
     seconds = min(event.seconds for event in stood.values())
-    activity = case.activities.get(first.rank or 0)
-    cause = _CAUSES.get(activity.doing, CAUSE) if activity is not None else CAUSE
+    activity = case.activities.get(first)
+    cause = _cause_of(activity.doing) if activity is not None else CAUSE
     code = (activity.place,) if activity is not None and activity.place is not None else ()
     return [
         Finding(
@@ -84,9 +78,16 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
                 f"No rank moves and none is in a collective: {wording.ranks_text(everyone)} have stood for "
                 f"{seconds:.0f} s at {where}{told}."
             ),
-            evidence=tuple(dict.fromkeys(event.ref for event in [first, *stood.values()]))[:4],
+            evidence=tuple(dict.fromkeys(event.ref for event in [stood[first], *stood.values()]))[:4],
             fix=("Look at that line on every rank: what does it wait for, and which rank provides it?", *fix(cause)),
             alternatives=_OTHERS,
             next=(NextStep("whichrank stacks", "a second look shows whether somebody moves", (cause,), "none"),),
         )
     ]
+
+
+def _cause_of(doing: Doing) -> str:
+    """As the rules on single stacks have it."""
+    if doing == "storage":
+        return "storage-stall"
+    return next((row.cause for row in rule_rows.rows().values() if row.about == doing), CAUSE)

@@ -382,8 +382,7 @@ class Manifest(Struct):
         text, line = self.body(node)
         documents, _ = parse("\n" * (line - 1) + text)
         for document in documents:
-            inner = Manifest(self.out, self.lines, document)
-            inner.read()
+            Manifest(self.out, self.lines, document).read()
 
     def image(self, node: Node, scope: str, *, whole: bool) -> None:
         text = node.text

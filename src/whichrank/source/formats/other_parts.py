@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """A container that is no rank, and what to say of its settings."""
+    """A container that runs no rank, and what to say of its settings."""
 
     why: str
     """Empty where ranks may have the same settings from elsewhere."""

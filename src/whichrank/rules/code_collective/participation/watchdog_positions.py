@@ -86,6 +86,7 @@ def _apart(case: Case, standing: Standings, ranks: tuple[int, ...]) -> Finding:
     waiting = tuple(sorted(standing.waiting))
     activity = case.activities[ranks[0]]
     place = f" at {activity.place}" if activity.place else ""
+    verb = "waits" if len(ranks) == 1 else "wait"
     return Finding(
         code=CODE,
         cause="rank0-only-collective" if ranks == (0,) else "conditional-collective",
@@ -94,7 +95,7 @@ def _apart(case: Case, standing: Standings, ranks: tuple[int, ...]) -> Finding:
         grade=Grade.SUPPORTS,
         subject=Subject(ranks=ranks, code=(activity.place,) if activity.place else ()),
         message=(
-            f"{wording.culprits_text(case, ranks).capitalize()} waits in {activity.collective}{place}, where "
+            f"{wording.culprits_text(case, ranks).capitalize()} {verb} in {activity.collective}{place}, where "
             f"{wording.ranks_text(waiting)} timed out in work {standing.target} of {_group(standing)}."
         ),
         evidence=(stack_ref(case, ranks[0]), *(event.ref for event in list(standing.waiting.values())[:3])),

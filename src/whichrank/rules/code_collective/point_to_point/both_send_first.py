@@ -9,8 +9,8 @@ the peer is a sender too, that is something else, and NCCL takes it for an addre
 same mistake hangs instead.
 
 ## How it decides
-Two or more ranks raised in a send of torch.distributed, and NCCL's last error on each of them is that the family of an
-address is none that exists.
+Two or more ranks raised in a send of torch.distributed, and NCCL's last error on each of them is an address that is
+neither IPv4 nor IPv6.
 
 ## Example
 `ncclSocketInit: connecting to address  with family 1 is neither AF_INET(2) nor AF_INET6(10)` on ranks 0 and 2, both in
@@ -54,8 +54,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             grade=Grade.SUPPORTS,
             subject=Subject(ranks=ranks, code=code[:4]),
             message=(
-                f"{wording.ranks_text(ranks).capitalize()} begin an exchange with a send, each to another that sends: "
-                "NCCL took what a sender wrote for the address of a receiver."
+                f"{wording.ranks_text(ranks).capitalize()} start an exchange with a send, and so do their peers: "
+                "NCCL read what a sender wrote as the address of a receiver."
             ),
             evidence=tuple(raised[rank].ref for rank in ranks[:4]),
             alternatives=(Alternative("no-usable-interface", "a peer without an interface writes no address either"),),
