@@ -20,6 +20,7 @@ from whichrank.evidence import leftovers
 from whichrank.evidence.collectors import processes
 from whichrank.evidence.probes import memory
 from whichrank.flows.preflight import check as flow
+from whichrank.lab.setup import free_port
 from whichrank.model.evidence import Coverage
 from whichrank.model.preflight import HostCheck
 from whichrank.records.inspection import Inspection
@@ -133,7 +134,7 @@ def test_two_ways_to_name_hosts(whichrank):
 
 def test_copies_of_any_launcher_meet(tmp_path):
     """Three copies on one host: rank 0 tells, the others serve and end well."""
-    port = 20000 + os.getpid() % 9000
+    port = free_port() - 1  # the copies meet on the next one
     started = [
         subprocess.Popen(
             [sys.executable, "-m", "whichrank", "preflight", "--quiet", "--port", str(port), "--format", "json"],
@@ -144,6 +145,7 @@ def test_copies_of_any_launcher_meet(tmp_path):
     ]  # fmt: skip
     said = [process.communicate(timeout=120) for process in started]
     assert [process.returncode for process in started[1:]] == [0, 0], said
+    assert started[0].returncode in {0, 1, 3}, said
     assert len(json.loads(said[0][0])["hosts"]) == 1
     assert said[1][0] == said[2][0] == ""
 
