@@ -72,6 +72,13 @@ def test_what_a_condition_on_the_rank_decides():
     assert functions(ast.parse(script)) == [[1, 5], [6, 10], [11, 13]]
 
 
+def test_conditions_on_what_is_computed_from_the_rank():
+    script = "me = dist.get_rank()\nwriter = me % 4 == 0\nmodel = DDP(net, device_ids=[rank])\n"
+    script += "if model:\n    a()\nelif writer:\n    b()\nelse:\n    c()\n"
+    script += "try:\n    d()\nfinally:\n    if me > 1:\n        e()\n"
+    assert by_rank(ast.parse(script)) == [[7, 7], [9, 9], [14, 14]]
+
+
 def test_lines_that_put_something_in_an_order():
     script = "for a in sorted(b):\n    x(a)\ny = 1\nb.sort()\n"
     script += "def f():\n    return {k: 1 for k in sorted(z,\n        key=n)}\n"

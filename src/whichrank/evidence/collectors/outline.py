@@ -104,51 +104,77 @@ def sorts(tree: ast.Module) -> list[list[int]]:
             part = node
         else:
             continue
-        if any(_called(each.func) in _SORTS for each in ast.walk(part) if isinstance(each, ast.Call)):
+        if any(_named(each.func) in _SORTS for each in ast.walk(part) if isinstance(each, ast.Call)):
             found.append([node.lineno, part.end_lineno or node.lineno])
     return sorted(found)
 
 
-def _called(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
 def by_rank(tree: ast.Module) -> list[list[int]]:
-    """First and last line of what a condition on the rank decides: `if rank == 0:` and what is behind `return`."""
+    """First and last line of what a condition on the rank decides: `if rank == 0:` and what is behind its `return`."""
     found: list[list[int]] = []
-    for node in ast.walk(tree):
-        found_body = getattr(node, "body", None)
-        body: list[ast.stmt] = found_body if isinstance(found_body, list) else []
-        for at, each in enumerate(body):
-            if not isinstance(each, ast.If) or not any(map(_BY_RANK.search, _names(each.test))):
+    derived = _derived_from_rank(tree)
+    for block in _blocks(tree):
+        for at, each in enumerate(block):
+            if not isinstance(each, ast.If) or not _asks_rank(each.test, derived):
                 continue
-            behind = body[at + 1 :] if isinstance(each.body[-1], ast.Return | ast.Continue) else []
+            behind = block[at + 1 :] if isinstance(each.body[-1], ast.Return | ast.Continue) else []
             found += [_span(part) for part in (each.body, each.orelse, behind) if part]
     return sorted(found)
 
 
-def _names(test: ast.expr) -> Iterator[str]:
-    for node in ast.walk(test):
-        if isinstance(node, ast.Name | ast.Attribute):
-            yield node.id if isinstance(node, ast.Name) else node.attr
+def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """All lists of statements."""
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list) and block:
+                yield block
+
+
+def _derived_from_rank(tree: ast.Module) -> frozenset[str]:
+    """Names that hold something computed from the rank alone: `writer = dist.get_rank() == 0`, `stage = rank // 2`."""
+    made = [
+        (target, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in map(_named, node.targets)
+        if target and _plain(node.value)
+    ]
+    derived: frozenset[str] = frozenset()
+    while True:
+        more = derived | {target for target, value in made if _asks_rank(value, derived)}
+        if more == derived:
+            return derived
+        derived = more
+
+
+def _named(part: ast.AST) -> str:
+    return part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
+
+
+def _plain(value: ast.expr) -> bool:
+    """Whether this computes with numbers and names, and calls nothing but what gives a rank or a number."""
+    called = (_named(node.func) for node in ast.walk(value) if isinstance(node, ast.Call))
+    return all(name in {"int", "bool"} or _BY_RANK.search(name) for name in called)
+
+
+def _asks_rank(test: ast.expr, derived: frozenset[str]) -> bool:
+    return any(name in derived or _BY_RANK.search(name) for name in map(_named, ast.walk(test)) if name)
 
 
 def exchanges(tree: ast.Module) -> list[int]:
     """Lines of a recv that a send of the same block follows, and the reverse: who waits there owes the other half."""
     found: set[int] = set()
-    for node in ast.walk(tree):
-        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
-            if not isinstance(block, list):
-                continue
-            plain = (part for each in block if not hasattr(each, "body") for part in ast.walk(each))
-            calls = sorted((call.lineno, _half(call)) for call in plain if isinstance(call, ast.Call))
-            halves = [(line, half) for line, half in calls if half]
-            found |= {line for at, (line, half) in enumerate(halves) if any(h != half for _, h in halves[at + 1 :])}
+    for block in _blocks(tree):
+        plain = (part for each in block if not hasattr(each, "body") for part in ast.walk(each))
+        calls = sorted((call.lineno, _half(call)) for call in plain if isinstance(call, ast.Call))
+        halves = [(line, half) for line, half in calls if half]
+        found |= {line for at, (line, half) in enumerate(halves) if any(h != half for _, h in halves[at + 1 :])}
     return sorted(found)
 
 
 def _half(call: ast.Call) -> str:
-    name = _called(call.func)
+    name = _named(call.func)
     return "send" if name in _SENDS else "recv" if name in _RECEIVES else ""
 
 
