@@ -93,7 +93,7 @@ def build_case(records: Iterable[Any]) -> Case:
         unplaced=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
-        host_names=names_of_addresses(of_kind(pile, "host.HostName")),
+        host_names=names_of_addresses(of_kind(pile, "host.HostName"), nccl),
         host_clocks=clocks,
         guards=of_kind(pile, "guard.GuardFile"),
         steps=_profiles(pile),

@@ -11,7 +11,8 @@ class RunFinished(Event, kw_only=True):
     """The end of a file says that the run ended well."""
 
     how: str = ""
-    """words, exit, shutdown (a server that was asked to end) or watched (whoever watched it saw its end)."""
+    """words, exit, shutdown (a server that was asked to end), watched (whoever watched it saw its end) or accounted
+    (the scheduler's records)."""
 
 
 class AtWork(Event, kw_only=True):

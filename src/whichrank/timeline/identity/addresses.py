@@ -10,15 +10,20 @@ from whichrank.timeline.identity.who import short_name
 
 if TYPE_CHECKING:
     from whichrank.records.host import HostName
+    from whichrank.records.nccl import NcclProcess
 
 _OF_EC2 = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})")
 """Amazon names a host after its address."""
 _LOOPBACK = "127."
 
 
-def names_of_addresses(rows: Iterable[HostName]) -> dict[str, str]:
+def names_of_addresses(rows: Iterable[HostName], processes: Iterable[NcclProcess] = ()) -> dict[str, str]:
     """The short name by address; of an address with two names none."""
     found: dict[str, set[str]] = {}
+    for process in processes:  # they listen there
+        address = process.bootstrap_address or ""
+        if address and process.host and process.host != "localhost" and not address.startswith(_LOOPBACK):
+            found.setdefault(address, set()).add(short_name(process.host))
     for row in rows:
         names = {short_name(name) for name in row.names} - {"localhost"}
         if not row.address.startswith(_LOOPBACK):

@@ -29,6 +29,8 @@ _OF_ONE_RANK = ("gpu-hardware", "cuda-fault", "host-resources", "slow-rank", "rd
 _OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resources")
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 """What is wrong with such a host is wrong for all of its ranks."""
+_OF_A_MACHINE = ("pcie-p2p",)
+"""What is between two GPUs is in one machine."""
 _ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3})(?![\d.])")
 _REMOTE = "remote process exited"
@@ -45,7 +47,8 @@ _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
     joins = (
-        _among_peers, _of_host, _named_by_all, _of_whom, _with_ranks_of_host, _with_host_of_ranks, _called, _observed,
+        _among_peers, _of_host, _named_by_all, _of_whom, _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host,
+        _called, _observed,
     )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
@@ -139,6 +142,15 @@ def _with_host_of_ranks(case: Case, finding: Finding) -> Finding:
     hosts = {case.people.host_of(rank) for rank in subject.ranks}
     known = sorted(host for host in hosts if host is not None and host != "localhost")
     return replace(finding, subject=replace(subject, hosts=tuple(known))) if len(known) == len(hosts) else finding
+
+
+def _on_the_only_host(case: Case, finding: Finding) -> Finding:
+    """The host that all evidence is of, for what happens within one machine."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    if cause is None or cause.family not in _OF_A_MACHINE or subject != Subject(code=subject.code):
+        return finding
+    hosts = hosts_spoken_of(case)
+    return replace(finding, subject=replace(subject, hosts=tuple(hosts))) if len(hosts) == 1 else finding
 
 
 def _called(case: Case, finding: Finding) -> Finding:

@@ -62,9 +62,12 @@ def finish(case: Case) -> Finish | None:
     said = [
         _of_event(event)
         for event in case.events(RunFinished)
-        if event.ref.source not in told and event.how in ("words", "exit", *leaves)
+        if event.ref.source not in told and event.how in ("words", "exit", "accounted", *leaves)
     ]
     said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
+    if any(event.how == "accounted" for event in case.events(RunFinished)):
+        # The scheduler keeps the books: what ended then was not what the job is judged by.
+        fatal = [event for event in fatal if not isinstance(event, JobEnded | ProcessExit)]
     fitting = [mark for mark in said if not any(_contradicts(event, mark) for event in fatal)]
     if not fitting or case.stands_still_now or case.experiments:
         return None
