@@ -107,3 +107,19 @@ def test_long_texts_fit_the_terminal(verb: tuple[str, ...], columns: int) -> Non
     assert done.returncode == 0
     # Addresses and code can't be broken.
     assert [line for line in done.stdout.splitlines() if len(line) > columns and len(line.split()) > 1] == []
+
+
+def test_processes_that_nothing_calls_ranks(tmp_path):
+    """Three of four wait in one collective, one in another: what differs is said, by pid, and no rank is named."""
+    odd = [("barrier", "evaluate", 41), ("broadcast", "stop_early", 77)]
+    text = "".join(
+        f'Process {pid}: python train.py\nPython v3.12.3 (/usr/bin/python3)\n\nThread {pid} (idle): "MainThread"\n'
+        f"    {call} (torch/distributed/distributed_c10d.py:4810)\n    {function} (train.py:{line})\n\n"
+        for pid, (call, function, line) in zip((700, 701, 702, 703), (odd[1], odd[0], odd[1], odd[1]), strict=True)
+    )
+    (tmp_path / "stacks.txt").write_text(text)
+    verdict = diagnose([tmp_path]).verdict
+    assert (verdict.category, verdict.cause, verdict.culprits.ranks) == ("hang", "conditional-collective", ())
+    assert "Process 701 waits at train.py:41" in verdict.summary
+    (tmp_path / "stacks.txt").write_text(text.replace("broadcast", "recv"))
+    assert diagnose([tmp_path]).verdict.category != "hang"  # who waits for messages waits at a line of its own

@@ -145,9 +145,11 @@ def _with_host_of_ranks(case: Case, finding: Finding) -> Finding:
 
 
 def _on_the_only_host(case: Case, finding: Finding) -> Finding:
-    """The host that all evidence is of, for what happens within one machine."""
+    """The host that all ranks are on, for what happens within one machine."""
     subject, cause = finding.subject, causes().get(finding.cause)
     if cause is None or cause.family not in _OF_A_MACHINE or subject != Subject(code=subject.code):
+        return finding
+    if len(case.people.by_rank) < 2:
         return finding
     hosts = hosts_spoken_of(case)
     return replace(finding, subject=replace(subject, hosts=tuple(hosts))) if len(hosts) == 1 else finding

@@ -11,7 +11,8 @@ A branch that some ranks take and others don't: an early return, a condition on 
 The deepest lines of the training code are compared among ranks that wait (in a collective, or in a call that
 synchronises with the GPU). It speaks only when no dump and no NCCL log tells more, when nobody works elsewhere, and
 when there are exactly two lines. Where one of them has a clear majority, the ranks at the other are named; where it is
-one against two, they are candidates; where it is even, all are.
+one against two, they are candidates; where it is even, all are. Of processes that nothing calls ranks, those at the
+other line are named by their pid.
 
 ## Example
 Ranks 0, 1 and 3 are at `train.py:25 in sync_grads`, rank 2 is at `train.py:30 in train_step`.
@@ -33,10 +34,10 @@ from msgspec.structs import replace
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.collectives import MESSAGES
-from whichrank.records.stack import main_thread
+from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.stuck import last_words, stack_ref
+from whichrank.timeline.collectives.stuck import last_words, ref_of, stack_ref
 
 CODE = "COLL116"
 CAUSE = "conditional-collective"
@@ -47,7 +48,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     places = _places(case)
     if not places:
-        return NotEvaluated("stacks, or exceptions of waiting ranks")
+        return _of_processes(case) or NotEvaluated("stacks, or exceptions of waiting ranks")
     if len(places) != 2:
         return []
     few, many = sorted(places.items(), key=lambda item: (len(item[1]), min(item[1])))
@@ -69,7 +70,7 @@ def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
     waiting = [rank for rank, a in case.activities.items() if a.doing == "waiting" and a.collective not in MESSAGES]
     if len(waiting) > 2:
         for rank in waiting:
-            place = case.activities[rank].place or _outermost(case, rank)
+            place = case.activities[rank].place or _outermost(case.stacks.get(rank))
             if place is not None:
                 found[place][rank] = stack_ref(case, rank)
         return found
@@ -79,13 +80,40 @@ def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
     return found
 
 
-def _outermost(case: Case, rank: int) -> CodePlace | None:
+def _outermost(stack: ProcessStack | None) -> CodePlace | None:
     """The last frame of a stack that was cut above the script's own lines."""
-    thread = main_thread(case.stacks[rank]) if rank in case.stacks else None
+    thread = main_thread(stack) if stack is not None else None
     if thread is None or not thread.frames:
         return None
     frame = thread.frames[-1]
     return CodePlace(frame.file, frame.line, frame.function)
+
+
+def _of_processes(case: Case) -> list[Finding]:
+    """The same of processes that nothing calls ranks: all wait, most at one line and a few at another."""
+    from whichrank.timeline.job_state.activity import of_process  # many patterns: only where there is a stack
+
+    doing = [(stack, of_process(stack)) for stack in case.unplaced] if not case.stacks else []
+    if any(activity.doing != "waiting" or activity.collective in MESSAGES for _, activity in doing):
+        return []
+    found: dict[CodePlace, list[ProcessStack]] = defaultdict(list)
+    for stack, activity in doing:
+        if (place := activity.place or _outermost(stack)) is not None:
+            found[place].append(stack)
+    if len(found) != 2:
+        return []
+    (here, few), (there, many) = sorted(found.items(), key=lambda item: len(item[1]))
+    if len(few) == len(many) or any(stack.pid is None for stack in few):
+        return []
+    who = " and ".join(f"process {stack.pid}" for stack in few[:3]) + (", …" if len(few) > 3 else "")
+    waits = "waits" if len(few) == 1 else "wait"
+    return [
+        _hang(
+            Subject(code=(here, there)),
+            f"{who.capitalize()} {waits} at {here}; the {len(many)} others at hand wait at {there}.",
+            tuple(map(ref_of, (*few[:2], *many[:2]))),
+        )
+    ]
 
 
 def _undecided(found: Finding) -> Finding:
@@ -106,6 +134,16 @@ def _undecided(found: Finding) -> Finding:
 
 def _finding(few: tuple[CodePlace, dict[int, Ref]], many: tuple[CodePlace, dict[int, Ref]]) -> Finding:
     odd, rest = tuple(sorted(few[1])), tuple(sorted(many[1]))
+    return _hang(
+        Subject(ranks=odd, code=(CodePlace(few[0].file, few[0].line, few[0].function, odd[0]), many[0])),
+        f"{wording.ranks_text(odd).capitalize()} {'waits' if len(odd) == 1 else 'wait'} at {few[0]}, "
+        f"{wording.ranks_text(rest)} wait at {many[0]}.",
+        (*list(few[1].values())[:2], *list(many[1].values())[:2]),
+        rest,
+    )
+
+
+def _hang(subject: Subject, message: str, evidence: tuple[Ref, ...], victims: tuple[int, ...] = ()) -> Finding:
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -113,13 +151,10 @@ def _finding(few: tuple[CodePlace, dict[int, Ref]], many: tuple[CodePlace, dict[
         severity="error",
         grade=Grade.HINTS,
         kind="stacks",
-        subject=Subject(ranks=odd, code=(CodePlace(few[0].file, few[0].line, few[0].function, odd[0]), many[0])),
-        message=(
-            f"{wording.ranks_text(odd).capitalize()} {'waits' if len(odd) == 1 else 'wait'} at {few[0]}, "
-            f"{wording.ranks_text(rest)} wait at {many[0]}."
-        ),
-        evidence=(*list(few[1].values())[:2], *list(many[1].values())[:2]),
-        victims=rest,
+        subject=subject,
+        message=message,
+        evidence=evidence,
+        victims=victims,
         alternatives=(
             Alternative("collective-desync", "they may do different work by design, and the reason lies elsewhere"),
         ),
