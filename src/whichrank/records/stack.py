@@ -144,6 +144,16 @@ class ThreadStack(Struct, frozen=True):
     """Line of the file where this thread begins."""
 
 
+class Handling(Struct, frozen=True):
+    """An exception that a thread was handling: it is in `except`, `finally` or `__exit__`."""
+
+    type: str
+    text: str
+    frame: Frame
+    """Where it was raised: the deepest line of the training code on its way."""
+    line: int = 0
+
+
 class ProcessStack(Struct, frozen=True):
     """One process at one moment, as a tool saw it."""
 
@@ -162,6 +172,8 @@ class ProcessStack(Struct, frozen=True):
     reason: str = ""
     """Why it was taken, where faulthandler says: "Fatal Python error: …", "Timeout (0:00:30)!"."""
     line: int = 0
+    handling: Handling | None = None
+    """What its main thread was handling, where `whichrank run` asked it."""
 
 
 def main_thread(stack: ProcessStack) -> ThreadStack | None:

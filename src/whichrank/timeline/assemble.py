@@ -11,7 +11,8 @@ import numpy as np
 from msgspec import structs
 from msgspec.structs import replace
 
-from whichrank.model.evidence import Source
+from whichrank.model.evidence import Ref, Source
+from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Dump, GroupMembers
 from whichrank.records.events.base import Event
 from whichrank.records.events.messages import KnownMessage
@@ -21,7 +22,7 @@ from whichrank.records.log import Progress
 from whichrank.records.of_kind import of_kind
 from whichrank.records.outline import joined
 from whichrank.records.placement import Placement
-from whichrank.records.stack import ProcessStack, has_native_frames
+from whichrank.records.stack import Handling, ProcessStack, has_native_frames
 from whichrank.timeline.case import Case
 from whichrank.timeline.clocks.hosts import on_one_clock
 from whichrank.timeline.clocks.log_times import with_year, years_apart
@@ -91,6 +92,7 @@ def build_case(records: Iterable[Any]) -> Case:
         stacks=_by_rank(stacks, people),
         natives=_by_rank([s for s in stacks if has_native_frames(s)], people),
         unplaced=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
+        handling=_handled(stacks, people),
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
         host_names=names_of_addresses(of_kind(pile, "host.HostName"), nccl),
@@ -251,6 +253,17 @@ def _by_rank(stacks: Sequence[ProcessStack], people: People) -> dict[int, Proces
         rank = _rank(stack, people)
         if rank is not None and not is_launcher(stack):
             found[rank] = stack
+    return found
+
+
+def _handled(stacks: Sequence[ProcessStack], people: People) -> dict[int, tuple[Handling, Ref]]:
+    found: dict[int, tuple[Handling, Ref]] = {}
+    for stack in stacks:
+        told, rank = stack.handling, _rank(stack, people)
+        if told is not None and rank is not None:
+            place = CodePlace(told.frame.file, told.frame.line, told.frame.function)
+            quote = f"handling {told.type}: {told.text}, raised at {place}"
+            found[rank] = told, Ref(stack.source, f"line {told.line}", quote, rank, people.host_of(rank))
     return found
 
 

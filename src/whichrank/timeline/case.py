@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from whichrank.model.evidence import Source
+from whichrank.model.evidence import Ref, Source
 from whichrank.records.dump import Frame
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport, StoodStill
@@ -21,7 +21,7 @@ from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.watchdog import DumpSignal, WatchdogTimeout
 from whichrank.records.log import Progress
 from whichrank.records.outline import Outline
-from whichrank.records.stack import ProcessStack, main_thread
+from whichrank.records.stack import Handling, ProcessStack, main_thread
 from whichrank.timeline.clocks.collectives import Clock, align
 from whichrank.timeline.clocks.hosts import refined
 from whichrank.timeline.collectives.arrivals import Late, find_late
@@ -100,6 +100,8 @@ class Case(Struct, dict=True):
     natives: dict[int, ProcessStack] = field(default_factory=dict)
     """Those with C frames."""
     unplaced: list[ProcessStack] = field(default_factory=list)
+    handling: dict[int, tuple[Handling, Ref]] = field(default_factory=dict)
+    """Exceptions that ranks were handling when they were asked, and where that is said."""
     """Stacks of which nothing says whose they are."""
     set_aside: list[Source] = field(default_factory=list)
     has_dumps: bool = False
@@ -184,8 +186,8 @@ class Case(Struct, dict=True):
 
     @cached_property
     def stands_still_now(self) -> bool:
-        """Whether somebody looked at processes that were alive and waiting."""
-        return bool(self.stacks) and any(activity.doing == "waiting" for activity in self.activities.values())
+        """Whether somebody looked at processes that were alive and waiting, or did not move."""
+        return self.all_stand or any(activity.doing == "waiting" for activity in self.activities.values())
 
     @cached_property
     def experiments(self) -> list[Trial]:

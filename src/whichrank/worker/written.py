@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from whichrank.worker.lastwords import Recorder
 
+_MOST_PLACES = 64
+
 
 def offer_stacks(place: str, recorder: Recorder) -> int:
     """With the interpreter's lock held by a stuck thread no Python runs: a signal that nobody uses still does.
@@ -38,7 +40,30 @@ def write_stacks(place: str, token: str) -> None:
     draft = f"{place}.{token}.part"
     with open(draft, "wb") as stream:  # noqa: PTH123
         faulthandler.dump_traceback(file=stream, all_threads=True)
+        stream.write(_handling())
     os.replace(draft, f"{place}.{token}.stacks")  # noqa: PTH105
+
+
+def _handling() -> bytes:
+    """The exception that the main thread is handling: nobody else sees what led it into `finally` or `__exit__`."""
+    import threading
+
+    try:
+        found = sys._current_exceptions().get(threading.main_thread().ident)  # type: ignore[arg-type] # noqa: SLF001
+        error = found[1] if isinstance(found, tuple) else found
+        trace = getattr(error, "__traceback__", None)
+        if trace is None:
+            return b""
+        text = " ".join(str(error).split())[:300]
+    except Exception:  # noqa: BLE001 - the words of an exception are the job's own code
+        return b""
+    places = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(f'  File "{code.co_filename}", line {trace.tb_lineno} in {code.co_name}')
+        trace = trace.tb_next
+    told = [f"\nHandling {type(error).__name__}: {text}", *reversed(places[-_MOST_PLACES:])]
+    return "".join(f"{line}\n" for line in told).encode("utf-8", "replace")
 
 
 def write_dumps(place: str, token: str, *, frames: bool) -> None:

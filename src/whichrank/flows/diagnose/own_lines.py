@@ -22,11 +22,8 @@ from whichrank.timeline.identity.who import short_name
 
 _LATE = ("rank-stuck-in-user-code", "collective-order")
 """Besides the generic causes: they say that a rank went another way, not why."""
-_NOT_SAID = re.compile(
-    r'\s{0,40}File "|Traceback|\s{0,8}at |#\d{1,3} |NCCL INFO|\[[Rr]ank \d+\] '
-    r"|\s{0,40}\S{1,200} \([^()]{1,300}:\d{1,9}\)"
-)
-"""Frames, and what torch and NCCL print on their own account."""
+_OF_LIBRARIES = re.compile(r"Traceback|NCCL INFO|\[[Rr]ank \d+\] ")
+"""What torch and NCCL print on their own account."""
 _SHARES = re.compile(r"(?i)\b(?:samples?|batch(?:es)?|steps?|shards?|files?|records?|examples?|tars?|tokens)\b")
 _LEFT = re.compile(
     r"(?i)\b(?:epoch|train(?:ing)?|loop|loader|dataset)\b[^\n]{0,30}"
@@ -105,7 +102,7 @@ def _places(rank: int, case: Case, spoken: SpokenLines, suspects: Collection[int
 
 def _told(line: Line, spoken: SpokenLines) -> str | None:
     """The cause that an own line speaks of."""
-    if spoken.speakers[line.shape] != {line.speaker} or _NOT_SAID.match(line.text):
+    if spoken.speakers[line.shape] != {line.speaker} or _OF_LIBRARIES.match(line.text):
         return None
     known = [s for s, _ in recognise(line.text)]
     if any(s.role in ("root", "harmless") for s in known):

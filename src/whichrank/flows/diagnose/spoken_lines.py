@@ -24,6 +24,9 @@ _TOO_LATE = (b"Watchdog caught collective", b"Received a dump signal", b"Timed o
 """What ranks print when the others have waited long enough: what comes after it is a consequence."""
 MENTION = re.compile(r"(?i)(?<![\w-])rank[ _-]?(\d{1,6})(?!\d)")
 
+_FRAME = re.compile(r'\s{0,40}File "|\s{0,8}at |#\d{1,3} |\s{0,40}\S{1,200} \([^()]{1,300}:\d{1,9}\)')
+"""A line of a stack: nobody said it."""
+
 
 class Speaker(NamedTuple):
     """A rank, or where only that is known a host or a task of `srun`; or nobody."""
@@ -101,6 +104,8 @@ class SpokenLines:
             if is_own(line):
                 continue
             voice = listen(line, clock)
+            if _FRAME.match(voice.text):
+                continue
             rank = voice.rank if voice.rank is not None else hint.rank
             places = _places(voice.host, voice.task)
             if rank is not None:

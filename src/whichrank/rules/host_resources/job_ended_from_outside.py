@@ -114,4 +114,6 @@ def _how(ends: list[Event]) -> str:
     if not isinstance(event, ElasticSignal):
         return "the launcher was interrupted"
     number = event.signal_number
-    return f"the launcher received {deaths.SIGNALS.get(number or 0, f'signal {number}')}"
+    if not number:
+        return "the launcher received a signal"
+    return f"the launcher received {deaths.SIGNALS.get(number, f'signal {number}')}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Finding, Subject
+from whichrank.model.findings import CodePlace, Finding, Subject
 from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError
@@ -35,6 +35,9 @@ _ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3})(?![\d.])")
 _REMOTE = "remote process exited"
 _NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
+_RAISED = "rank-exception"
+_OF_THE_LOOP = ("StopIteration", "StopAsyncIteration", "GeneratorExit", "Empty", "Full")
+"""Exceptions that say that something is over, and not that anything is wrong."""
 _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface", "launch-rendezvous")
 _SPOILS = ("pcie-p2p",)
 """Copies between GPUs that go wrong stop a job, or spoil what it computes."""
@@ -48,7 +51,7 @@ def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
     joins = (
         _among_peers, _of_host, _named_by_all, _of_whom, _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host,
-        _called, _observed,
+        _called, _observed, _while_handling,
     )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
@@ -218,3 +221,27 @@ def _before(end: Statement, waited: Sequence[Event]) -> bool:
         return end.time_ns < min(times)
     lines = [e.line for e in waited if e.ref.source == end.ref.source]
     return end.event is None or not lines or end.event.line < min(lines)
+
+
+def _while_handling(case: Case, finding: Finding) -> Finding:
+    """A rank that went another way while it handled an exception went there because of it."""
+    cause = causes().get(finding.cause)
+    if cause is None or cause.family != "code-collective" or finding.category != "hang":
+        return finding
+    handling = {rank: told for rank, told in case.handling.items() if told[0].type not in _OF_THE_LOOP}
+    meant = finding.subject.ranks or tuple(rank for rank in finding.subject.candidates if rank in handling)
+    if not meant or not handling.keys() >= set(meant) or len(handling) * 2 > max(case.world, 2):
+        return finding
+    error, ref = handling[meant[0]]
+    raised = CodePlace(error.frame.file, error.frame.line, error.frame.function, meant[0])
+    return replace(
+        finding,
+        cause=_RAISED,
+        subject=replace(finding.subject, ranks=meant, candidates=(), code=(raised, *finding.subject.code)),
+        message=f"{finding.message[:-1]}; rank {meant[0]} was handling {error.type}, raised at {raised}.",
+        evidence=(ref, *finding.evidence),
+        fix=(
+            f"Fix the {error.type} of rank {meant[0]}: it left the common path there.",
+            "Don't communicate in except, finally or __exit__, where the other ranks don't come.",
+        ),
+    )

@@ -7,13 +7,15 @@ import re
 from msgspec import Struct, field
 
 from whichrank.records.dump import Frame
-from whichrank.records.stack import ProcessStack, ThreadStack
+from whichrank.records.stack import Handling, ProcessStack, ThreadStack, is_user_frame
 
 _THREAD = re.compile(
     r"^(Current thread|Thread) (0x[0-9a-fA-F]{1,16})(?: \[([^\]]{0,100})\])? ?\(most recent call first\)"
 )
 _FRAME = re.compile(r'^  File "([^"]{1,1000})", line (\d{1,9}|\?\?\?) in (.{1,300})$')
 _REASON = re.compile(r"^(Fatal Python error: .{1,200}|Timeout \([\d:.]{1,30}\)!)")
+_HANDLING = re.compile(r"^Handling ([\w.]{1,100}): ?(.{0,400})$")
+"""What whichrank adds of the exception that the main thread handles."""
 _MOST_THREADS = 4096
 _MOST_FRAMES = 256
 
@@ -39,6 +41,8 @@ class Builder:
         self._reason = ""
         self._patience = 0
         self._open = False
+        self._handled: tuple[re.Match[str], int] | None = None
+        self._raised: list[Frame] = []
 
     @property
     def open(self) -> bool:
@@ -60,8 +64,11 @@ class Builder:
         if not self._open:
             self._patience -= 1
             return None
+        if (match := _HANDLING.match(text)) and self._threads:
+            self._handled = (match, line)
+            return None
         if (match := _FRAME.match(text)) and self._threads:
-            frames = self._threads[-1].frames
+            frames = self._threads[-1].frames if self._handled is None else self._raised
             if len(frames) < _MOST_FRAMES:
                 frames.append(Frame(match[3], match[1], int(match[2]) if match[2].isdecimal() else 0))
             return None
@@ -80,6 +87,7 @@ class Builder:
     def end(self) -> ProcessStack | None:
         threads, self._threads, self._open = self._threads, [], False
         reason, self._reason = self._reason, ""
+        handling, self._handled, self._raised = self._handling(), None, []
         if not threads:
             self._reason = reason
             return None
@@ -101,7 +109,15 @@ class Builder:
             ),
             reason=reason,
             line=threads[0].line,
+            handling=handling,
         )
+
+    def _handling(self) -> Handling | None:
+        if self._handled is None or not self._raised:
+            return None
+        match, line = self._handled
+        own = next(filter(is_user_frame, self._raised), self._raised[0])
+        return Handling(match[1], match[2], own, line)
 
 
 def _main(threads: list[_Thread]) -> _Thread:

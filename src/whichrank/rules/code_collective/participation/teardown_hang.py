@@ -31,6 +31,7 @@ from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.dump import Frame
+from whichrank.records.events.collectives import StoodStill
 from whichrank.records.events.communication import PeerClosed
 from whichrank.records.events.launchers import ProcessExit, ProcessLeft
 from whichrank.records.events.startup import GroupTeardown
@@ -64,6 +65,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     past = {event.rank: event.ref for event in case.events(GroupTeardown) if event.what == "destroyed"}
     in_stack |= {rank: ref for rank, ref in past.items() if rank is not None and rank in case.stacks}
     waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
+    left_already = {event.rank for event in case.events(ProcessLeft)}
+    if left_already and case.all_stand:
+        in_stack |= {event.rank: event.ref for event in case.events(StoodStill) if event.rank is not None}
+    left_already -= in_stack.keys()
     if not in_stack and (only := only_stack(case)) is not None and of_process(only[0]).doing == "leaving":
         return [_unnamed(only[0])]
     if not in_stack or case.troubles:
@@ -72,7 +77,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [_finding(case, in_stack, waiting, Grade.SUPPORTS)]
     if waiting:
         return []
-    left_already = {event.rank for event in case.events(ProcessLeft)} - in_stack.keys()
     return [_last_to_end(case, in_stack, left_already) if left_already else _all_leaving(in_stack)]
 
 
@@ -162,6 +166,9 @@ def _last_to_end(case: Case, leaving: dict[int, Ref], left: set[int | None]) -> 
     code = tuple(CodePlace(f.file, f.line, f.function, rank) for rank, t in threads if (f := innermost_user_frame(t)))
     whom = wording.ranks_text(tuple(sorted(rank for rank in left if rank is not None)))
     keeps = f": a thread that is not a daemon is still at {code[0]}" if code else ""
+    stands = [(rank, place) for rank in ranks if (a := case.activities.get(rank)) and (place := a.place) is not None]
+    if not keeps and stands:
+        keeps = f"; rank {stands[0][0]} is at {stands[0][1]}"
     verb, pronoun = ("does", "it is") if len(ranks) == 1 else ("do", "they are")
     who = wording.culprits_text(case, ranks).capitalize()
     return Finding(
@@ -171,7 +178,7 @@ def _last_to_end(case: Case, leaving: dict[int, Ref], left: set[int | None]) -> 
         severity="error",
         grade=Grade.SUPPORTS,
         kind="stacks",
-        subject=Subject(ranks=ranks, code=code[:3]),
+        subject=Subject(ranks=ranks, code=code[:3] or tuple(place for _, place in stands[:3])),
         message=f"{who} {verb} not end although {whom} ended and {pronoun} past the training{keeps}.",
         evidence=tuple(leaving.values())[:4],
         fix=(_END_THREAD, *fix(CAUSE)) if code else fix(CAUSE),
