@@ -52,6 +52,8 @@ def judged(folder: Path) -> Diagnosis:
         ("lock_of_a_thread", "COLL105", "process-group-order", (1,)),
         ("joins_a_thread", "COLL112", "teardown-hang", (3,)),
         ("each_owes_its_half", "COLL131", "p2p-deadlock", (0, 4)),
+        ("exception_in_exit", "COLL103", "rank-exception", (3,)),
+        ("joins_a_process", "COLL112", "teardown-hang", (0,)),
     ],
 )
 def test_who_is_behind_it(name, code, cause, ranks):
@@ -74,6 +76,7 @@ def test_who_is_behind_it(name, code, cause, ranks):
         ("batch_left_out", "COLL107", "p2p-unmatched", (2,), ()),
         ("two_sides", "COLL139", "conditional-collective", (), (0, 1, 2, 3)),
         ("other_partners", "COLL106", "p2p-unmatched", (), (0, 1, 2, 3)),
+        ("thread_in_the_same_group", "COLL104", "collective-order", (2,), ()),
     ],
 )
 def test_who_is_behind_it_on_nccl(name, code, cause, ranks, candidates):

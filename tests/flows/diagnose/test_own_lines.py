@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from whichrank.facts.phases import activity_in
-from whichrank.flows.diagnose.own_lines import _NOT_SAID
 from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.flows.diagnose.spoken_lines import _FRAME
 from whichrank.model.verdict import Verdict
 
 WORLD = 8
@@ -92,7 +92,8 @@ def test_the_rank_whose_value_turned_first_is_the_origin(tmp_path):
 
 
 def test_frames_of_a_stack_are_nothing_that_a_rank_said():
-    assert _NOT_SAID.match("    run_path (<frozen runpy>:291)")
+    assert _FRAME.match("    run_path (<frozen runpy>:291)")
+    assert _FRAME.match('  File "/usr/lib/python3.12/queue.py", line 140 in put')
     assert activity_in("run_path (<frozen runpy>:291)") is None
     assert activity_in("the loader looks frozen") == "rank-frozen"
 

@@ -10,13 +10,18 @@ from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, innermost_user_frame, is_user_frame, main_thread
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.program import place_of
-from whichrank.timeline.collectives.troubles.trouble import Trouble
+from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 
 
 def on_their_way(lineup: Lineup, troubles: Sequence[Trouble], stacks: Mapping[int, ProcessStack]) -> list[Trouble]:
     """The troubles; where another thread of the rank is on its way to the missing operation, nothing was left out: the
-    threads of the ranks take two groups in different orders."""
-    return [replace(t, shape="crossed") if _coming(lineup, t, stacks) else t for t in troubles]
+    threads of the ranks take two groups, or two operations of one group, in different orders."""
+    return [replace(t, shape=_order(lineup, t)) if _coming(lineup, t, stacks) else t for t in troubles]
+
+
+def _order(lineup: Lineup, trouble: Trouble) -> Shape:
+    same = trouble.acted is not None and lineup.group[trouble.acted] == lineup.group[trouble.due]
+    return "swapped" if same and len(trouble.meeting.parties) > 1 else "crossed"
 
 
 def _coming(lineup: Lineup, trouble: Trouble, stacks: Mapping[int, ProcessStack]) -> bool:
