@@ -131,9 +131,11 @@ def begins(text: str) -> bool:
     return HEADER in text or _FILE.match(text) is not None
 
 
-_LONGEST_HEADER, _LONGEST_FRAME, _MOST_FRAMES = 200, 4096, 256
-_RAISED = re.compile(rb"([A-Za-z_][\w.]{0,300})(?::[^\n]*|\r?)(?=\n)")
-"""The class of the exception, and the rest of its line."""
+_UNDISTURBED = re.compile(
+    rb"([^\n]{0,200}?)Traceback \(most recent call last\)[^\n]{0,167}\n(?:\1  [^\n]{0,4096}\n){1,256}"
+    rb"\1(?P<type>[A-Za-z_][\w.]{0,300})(?::[^\n]*|\r?)(?=\n)"
+)
+"""A whole one behind a prefix that all of its lines have: header, frames, and the line of the exception."""
 
 
 def start(line: int, text: str) -> Trace:
@@ -150,19 +152,10 @@ def start(line: int, text: str) -> Trace:
 def block(text: bytearray, start: int, end: int, size: int) -> tuple[int, int] | None:
     """Where a traceback ends that begins in this line and stands undisturbed: the end of the exception's line, and
     of its class. None where lines of others are between, or the prefix of the lines changes."""
-    header = text.find(_BEGIN, start, end)
-    if header < 0 or header - start > 200:
+    if text.find(_BEGIN, start, end) < 0:
         return None
-    prefix = bytes(text[start:header])
-    indent, begins, find = prefix + b"  ", text.startswith, text.find
-    at, frames = find(b"\n", header, min(size, header + _LONGEST_HEADER + 1)), 0
-    while at >= 0 and begins(indent, at + 1, size):
-        begun, frames = at + 1 + len(indent), frames + 1
-        at = find(b"\n", begun, min(size, begun + _LONGEST_FRAME + 1)) if frames <= _MOST_FRAMES else -1
-    if at < 0 or not frames or not text.startswith(prefix, at + 1, size):
-        return None
-    found = _RAISED.match(text, at + 1 + len(prefix), size)
-    return (found.end(), found.end(1)) if found else None
+    found = _UNDISTURBED.match(text, start, size)
+    return (found.end(), found.end("type")) if found else None
 
 
 def thread_named(text: str) -> str | None:

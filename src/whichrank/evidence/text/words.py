@@ -21,6 +21,8 @@ from whichrank.evidence.text.native import library
 ALIGNED = 7
 _REACH, _MUCH = 20, 1 << 16
 """Bytes of a long literal that are looked at, and what an everyday use of some counts for."""
+_FEW = 4
+"""Everyday uses of two letters up to which they may stand for a short literal."""
 _SLOTS = 1 << 16
 # Rough order of letters in English and in logs, commonest first.
 _COMMON = b" etaoinsrhldcumfpgwybv.:,-_/=()[]0123456789kxjqz"
@@ -143,7 +145,7 @@ def _shown(literal: bytes) -> bytes:
     if len(literal) <= 3:
         return b""
     if len(literal) < ALIGNED:
-        pair = max(range(len(literal) - 1), key=lambda at: (literal[at : at + 2].isalpha(), sum(rarity[at : at + 2])))
+        pair = max(range(len(literal) - 1), key=lambda at: _pair_rarity(literal[at : at + 2]))
         return bytes((min(pair, len(literal) - 4), pair))
     often = _everyday()
     likely = [
@@ -328,6 +330,12 @@ def _window(literal: bytes) -> int:
 @cache
 def _everyday() -> Counter[bytes]:
     return Counter(_EVERYDAY[at : at + 4] for at in range(len(_EVERYDAY) - 3))
+
+
+@cache
+def _pair_rarity(pair: bytes) -> tuple[bool, bool, int]:
+    """Letters are preferred, since many literals share them, but not those of everyday words."""
+    return _EVERYDAY.lower().count(pair.lower()) <= _FEW, pair.isalpha(), sum(pair.translate(_RARITY))
 
 
 def _rarity(window: bytes) -> tuple[int, int]:

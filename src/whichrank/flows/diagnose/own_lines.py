@@ -67,7 +67,10 @@ def _not_timed_out(case: Case, spoken: SpokenLines) -> set[int]:
 def _behind(spoken: SpokenLines, suspects: Collection[int]) -> tuple[tuple[int, ...], Line] | None:
     """The suspects that never printed what nearly all other ranks did last, and that line of another rank."""
     ranks = spoken.ranks
+    newest: dict[str, Line] = {}
     for line in reversed(spoken.lines):
+        newest.setdefault(line.beginning, line)
+    for line in newest.values():
         said = spoken.told.get(line.beginning, {}).keys()
         missing = tuple(sorted(rank for rank in suspects if rank in ranks and rank not in said))
         if missing and len(said) >= max(3, _NEARLY_ALL * len(ranks)) and set(missing) == ranks - said:

@@ -42,11 +42,8 @@ class Line(NamedTuple):
     number: int
     text: str
     speaker: Speaker
-
-    @property
-    def shape(self) -> str:
-        """The text without its numbers."""
-        return _NUMBERS.sub("0", self.text[:200])
+    shape: str
+    """The text without its numbers."""
 
     @property
     def beginning(self) -> str:
@@ -113,7 +110,8 @@ class SpokenLines:
             too_late = too_late or any(map(line.__contains__, _TOO_LATE))
             if not too_late:
                 speaker = Speaker("rank", rank) if rank is not None else next(iter(places), Speaker())
-                said.append(Line(item.label, number, voice.text[:_LONGEST], speaker))
+                shape = _NUMBERS.sub("0", voice.text[:200])
+                said.append(Line(item.label, number, voice.text[:_LONGEST], speaker, shape))
         if any(line.speaker.kind in ("rank", "task") for line in said):
             self.lines += [line for line in said if line.speaker.kind]
         else:  # a log of hosts alone: its own rules know which of its lines are of this run, unless they name a rank
