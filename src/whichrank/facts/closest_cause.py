@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
-from math import log, sqrt
+from math import fsum, log, sqrt
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -71,7 +71,8 @@ def closest(lines: Sequence[str]) -> list[Closeness]:
 
 
 def _told(spoken: set[str], cause: str, model: Model) -> float:
-    return sum(model.rarity[word] * gain for word in spoken for c, gain in model.gains.get(word, ()) if c == cause)
+    # Exact, so that the order of the words does not decide between lines that say the same.
+    return fsum(model.rarity[word] * gain for word in spoken for c, gain in model.gains.get(word, ()) if c == cause)
 
 
 def _telling(lines: Sequence[Sequence[str]], cause: str, model: Model) -> int:
