@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from whichrank.model.evidence import Ref
 
+OF_ITS_OWN = "the network of container"
+"""How the name of a network begins that no other container shares."""
+
 
 class Count(NamedTuple):
     """A number that the file states."""

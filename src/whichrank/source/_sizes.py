@@ -72,7 +72,14 @@ def _told_world(node: ast.Call, tree: ast.AST, constants: Constants, ref: Callab
     for each in ast.walk(tree):
         if isinstance(each, ast.FunctionDef) and isinstance(target, ast.Name) and each.name == target.id:
             names = [argument.arg for argument in each.args.args]
-            if len(names) > 1 and "world" in names[1] and isinstance(known, ast.Constant) and first is not None:
+            joins = [c for c in ast.walk(each) if isinstance(c, ast.Call) and last_name(c.func) == "init_process_group"]
+            sizes = [last_name(k.value) for call in joins for k in call.keywords if k.arg == "world_size"]
+            if (
+                len(names) > 1
+                and ("world" in names[1] or sizes == names[1:2])
+                and isinstance(known, ast.Constant)
+                and first is not None
+            ):
                 number = known.value if isinstance(known.value, int) and not isinstance(known.value, bool) else 0
                 return Count(number, ref(first), names[1]) if number > 0 else None
     return None

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from whichrank.model.evidence import Ref
-from whichrank.records.launches import Count, Launch
-from whichrank.records.settings import UNKNOWN, Clash, SettingsFile
+from whichrank.records.launches import OF_ITS_OWN, Count, Launch
+from whichrank.records.settings import UNKNOWN, Assignment, Clash, SettingsFile
 
 _LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?"
 _WAITS_FOR_ITSELF = "every host waits for itself there: the address of the first host is needed on all of them"
@@ -18,8 +18,10 @@ _FIRST_HOST = "Give the address of the first host."
 def check(file: SettingsFile, text: str) -> None:
     """Add what does not fit to the file's clashes."""
     given = any(_has_memory(launch) for launch in file.launches) and file.kind == "manifest"
-    found = [clash for launch in file.launches for clash in _one(launch, beside=given)]
-    together = [_members, _same_port, _unread, *([] if _STARTERS.search(text) else [_on_one_host])]
+    here = _on_one_machine(file.launches)
+    found = [clash for launch in file.launches for clash in _one(launch, beside=given, here=id(launch) in here)]
+    together = [_members, _apart, _same_port, _unread, *([] if _STARTERS.search(text) else [_on_one_host])]
+    found += [] if here else _said_hosts(file)
     for clash in (*found, *(clash for judge in together for clash in judge(file.launches))):
         if clash not in file.clashes:
             file.clashes.append(clash)
@@ -30,12 +32,15 @@ def _has_memory(launch: Launch) -> bool:
     return launch.shared is not None and launch.shared.exact and launch.shared.number >= _SHARED_LIMIT
 
 
-def _one(launch: Launch, *, beside: bool) -> Iterator[Clash]:
-    if launch.several:
+def _one(launch: Launch, *, beside: bool, here: bool) -> Iterator[Clash]:
+    if launch.several and not here:
         yield from _addresses(launch)
+    if launch.several:
         yield from _left_out(launch)
     if launch.several and launch.everywhere:
         yield from _per_host_values(launch)
+    if launch.everywhere and (launch.several or _many(launch.started) or _many(launch.tasks)):
+        yield from _early(launch)
     yield from _hosts(launch)
     sized = [*_devices(launch), *_copies(launch)]
     yield from sized or _threads(launch)
@@ -262,6 +267,55 @@ def _addresses(launch: Launch) -> Iterator[Clash]:
         yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (launch.ref,))
 
 
+def _numbered(launches: list[Launch]) -> list[Launch]:
+    """Lines that each start one member of a job, with its number."""
+    numbered = [launch for launch in launches if launch.rank is not None and launch.rank.text.isdecimal()]
+    return [launch for launch in numbered if launch.members > 1 and not launch.everywhere]
+
+
+def _on_one_machine(launches: list[Launch]) -> set[int]:
+    """Lines that start all members of a job on this machine and in one network: the loopback address is right."""
+    members = [line for line in _numbered(launches) if not line.host or line.network]
+    groups: dict[tuple[str, int], list[Launch]] = {}
+    for line in members:
+        if not line.network.startswith(OF_ITS_OWN):
+            groups.setdefault((line.network, line.members), []).append(line)
+    return {
+        id(line)
+        for (_, size), lines in groups.items()
+        if len({line.rank.text for line in lines if line.rank is not None}) == size
+        for line in lines
+    }
+
+
+_HOST_COUNTS = ("NNODES", "PET_NNODES", "NUM_NODES", "N_NODES", "NUM_MACHINES")
+
+
+def _said_hosts(file: SettingsFile) -> Iterator[Clash]:
+    """The loopback address beside a number of hosts in one environment; where launches tell, they do."""
+    scopes: dict[str, dict[str, Assignment]] = {}
+    for each in file.assignments:
+        if each.sure and each.value is not None and each.how not in {"local", "build"}:
+            scopes.setdefault(each.scope, {})[each.name] = each
+    for scope in scopes.values():
+        address, count = scope.get("MASTER_ADDR"), next((scope[n] for n in _HOST_COUNTS if n in scope), None)
+        if address is None or count is None or not re.fullmatch(r"[1-9]\d{0,4}", count.value or ""):
+            continue
+        if count.value != "1" and re.fullmatch(_LOOPBACK, address.value or ""):
+            yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (count.ref,))
+
+
+def _apart(launches: list[Launch]) -> Iterator[Clash]:
+    """Ranks that the file starts one by one in containers with a network each."""
+    lines = [line for line in _numbered(launches) if line.network.startswith(OF_ITS_OWN) and not line.several]
+    for line in lines:
+        address = line.address
+        others = [o for o in lines if o.members == line.members and o.network != line.network]
+        if others and address is not None and re.fullmatch(_LOOPBACK, address.text):
+            why = "each container has a loopback address of its own, so that each of them waits for itself"
+            yield Clash(address.name, address.ref, why, "Give the name of the service that has rank 0.", (line.ref,))
+
+
 def _left_out(launch: Launch) -> Iterator[Clash]:
     """Options without which torchrun on several hosts can't start; mentioned only, as a wrapper may add them."""
     nodes = launch.nodes
@@ -276,6 +330,18 @@ def _left_out(launch: Launch) -> Iterator[Clash]:
         yield Clash(nodes.said, nodes.ref, why, "Add --rdzv-backend=c10d, or --node-rank.", severity="info")
 
 
+def _many(count: Count | None) -> bool:
+    return count is not None and count.number > 1
+
+
+def _early(launch: Launch) -> Iterator[Clash]:
+    """What only a task knows, put in by the script that starts the tasks."""
+    for told in launch.early:
+        why = f"{told.text} is filled in by the script before the tasks start: all of them get the same value"
+        fix = f"Quote it for the task's own shell: bash -c '… {told.text} …'."
+        yield Clash(told.name, told.ref, why, fix, (launch.ref,))
+
+
 def _per_host_values(launch: Launch) -> Iterator[Clash]:
     """What must differ from host to host and does not, or the other way round."""
     rank = launch.rank
@@ -283,10 +349,6 @@ def _per_host_values(launch: Launch) -> Iterator[Clash]:
         why = f"every host runs this line, so each of them is host {rank.text}"
         fix = "Take it from the scheduler: $SLURM_NODEID, $SKYPILOT_NODE_RANK, the index of the pod."
         yield Clash(rank.name, rank.ref, why, fix, (launch.ref,))
-    for told in launch.early:
-        why = f"{told.text} is filled in by the script before the tasks start: all of them get the same value"
-        fix = "Quote it for the task's own shell: srun bash -c '… $SLURM_PROCID …'."
-        yield Clash(told.name, told.ref, why, fix, (launch.ref,))
     for told in launch.drawn:
         why = "every host draws its own at random, so they look for each other in different places"
         yield Clash(told.name, told.ref, why, "Draw it once before the tasks start.", (launch.ref,))

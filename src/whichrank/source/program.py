@@ -13,10 +13,11 @@ from whichrank.facts.variables.environment import catalogue, counts, in_family, 
 from whichrank.facts.variables.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
-from whichrank.source import _order, _sizes, rank_numbers
+from whichrank.source import _by_rank, _meeting, _order, _sizes, _timeouts, rank_numbers
 from whichrank.source._children import Child, children
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names, removed, sets
+from whichrank.source._thrown_away import wasted
 from whichrank.source.nodes import last_name
 from whichrank.source.shell.embedded import Given, run_command, run_script
 
@@ -79,9 +80,28 @@ class _Program(Struct):
         for child in children(self.tree, self.constants, names):
             if child.node not in dead:
                 self.child(child)
+        self.in_vain(names, dead)
+        for found_here in (
+            _by_rank.differ(self.tree, self.constants, names, self.ref),
+            _timeouts.wrong(self.tree, self.constants, self.ref),
+            _meeting.own(self.tree, self.constants, names, self.ref),
+        ):
+            self.out.clashes += [clash for clash in found_here if clash not in self.out.clashes]
         self.out.launches += _sizes.launches(self.tree, self.constants, names, self.ref, self.lines)
         self.late(names, dead)
         self.out.torch, self.out.nccl = self.release
+
+    def in_vain(self, names: frozenset[str], dead: set[ast.AST]) -> None:
+        """Settings in copies that nobody gets, and ranks as calls are told them."""
+        for found in wasted(self.tree, self.constants, names):
+            for name, _, place in found.pairs:
+                if counts(name) and place not in dead:
+                    fix = f"Write os.environ['{name}'] = …, or hand the copy over: env=…."
+                    self.out.lost.append(Lost(name, self.ref(place), found.why, fix))
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and last_name(node.func) == "init_process_group" and node not in dead:
+                told = {k.arg: (k.value, k.value) for k in node.keywords if k.arg}
+                self.numbers({n.upper(): told[n] for n in ("rank", "world_size") if n in told})
 
     def record(self, name: str, value: ast.expr, node: ast.AST, scope: str, *, sure: bool, what: str) -> None:
         ref = self.ref(node)
@@ -119,6 +139,8 @@ class _Program(Struct):
             given.append(Given(name, self.constants.text(value), getattr(node, "lineno", 1)))
         if child.fresh and child.starts:
             self.left_behind(child)
+        elif child.starts:
+            self.put(child)
         inherited = [] if child.fresh else [Given(n, UNKNOWN, getattr(p, "lineno", 1)) for n, p in self.own.items()]
         if child.words is not None:
             words = [(text, text, line) for text, line in child.words]
@@ -141,6 +163,19 @@ class _Program(Struct):
         clash = rank_numbers.in_program(given, self.constants, self.ref)
         if clash is not None and clash not in self.out.clashes:
             self.out.clashes.append(clash)
+
+    def put(self, child: Child) -> None:
+        """`os.putenv` does not change os.environ: who gets a copy of that goes without."""
+        given = [k.value for k in child.node.keywords if k.arg == "env"] if isinstance(child.node, ast.Call) else []
+        if not given or (isinstance(given[0], ast.Constant) and given[0].value is None):
+            return
+        passed = {name for name, _, _ in child.pairs}
+        for name, node in self.own.items():
+            if isinstance(node, ast.Call) and last_name(node.func) == "putenv" and counts(name) and name not in passed:
+                why = "os.putenv does not change os.environ, and env= is made of that"
+                lost = Lost(name, self.ref(node), why, f"Write: os.environ['{name}'] = …")
+                if lost not in self.out.lost:
+                    self.out.lost.append(lost)
 
     def replaced(self, child: Child) -> None:
         """`env={…}` without os.environ: the ranks get these variables and nothing else."""

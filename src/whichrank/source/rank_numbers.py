@@ -10,9 +10,16 @@ from collections.abc import Callable, Mapping
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import Clash
 from whichrank.source._constants import Constants
+from whichrank.source.nodes import last_name
 
 _WHY = "it is the number of one host's processes, while RANK counts over all hosts: most ranks are out of range"
 _FIX = "Write the number of hosts times the processes of each."
+_HOSTS_WHY = "it is the number of hosts, while RANK counts the processes of all of them: most ranks are out of range"
+_HOST_COUNT = re.compile(
+    r"(?:slurm_(?:job_)?|skypilot_|pet_|num_?|n_?|total_?|args_)?(?:num_?|n)?_?(?:nodes|hosts|machines|node_count|host_count)(?:_?count)?",
+    re.IGNORECASE,
+)
+_HOST_LIST = re.compile(r"(?:\w{0,40}_)?(?:hosts?|nodes?|machines|node_?list|host_?list|host_?names)", re.IGNORECASE)
 _ALONE = re.compile(r"[\"']?\$?\{?(\w+)\}?[\"']?")
 _TIMES = re.compile(r"\$\(\(\s*\$?\{?(?!1\b)\w+\}?\s*\*\s*\$?\{?(?!1\b)\w+\}?\s*\)\)")
 _LOCAL = frozenset({"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"})
@@ -34,8 +41,11 @@ def in_program(
     for term in (rank.left, rank.right):
         if not isinstance(term, ast.BinOp) or not isinstance(term.op, ast.Mult):
             continue
-        if _same(size, (term.left, term.right), constants):
-            return Clash("WORLD_SIZE", ref(given["WORLD_SIZE"][1]), _WHY, _FIX, (ref(given["RANK"][1]),))
+        why = _WHY if _same(size, (term.left, term.right), constants) else ""
+        if _counts_hosts(given["WORLD_SIZE"][0], constants) and not _one(term, constants):
+            why = _HOSTS_WHY
+        if why:
+            return Clash("WORLD_SIZE", ref(given["WORLD_SIZE"][1]), why, _FIX, (ref(given["RANK"][1]),))
     return None
 
 
@@ -44,6 +54,33 @@ def _same(size: ast.expr, factors: tuple[ast.expr, ast.expr], constants: Constan
     if isinstance(size, ast.Constant):
         return any(constants.text(factor) == str(size.value) for factor in factors)
     return any(ast.dump(factor) == ast.dump(size) for factor in factors)
+
+
+def _one(product: ast.BinOp, constants: Constants) -> bool:
+    """One of the factors is known to be 1."""
+    return any(_length(constants.resolve(factor), constants) == 1 for factor in (product.left, product.right))
+
+
+def _counts_hosts(node: ast.expr, constants: Constants) -> bool:
+    """A name, an argument or a variable that is called a number of hosts, or the length of a list of them."""
+    for _ in range(4):
+        bare = _bare(node, constants)
+        if isinstance(bare, ast.Call) and isinstance(bare.func, ast.Name) and bare.func.id == "int" and bare.args:
+            bare = bare.args[0]
+        if isinstance(bare, ast.Call) and isinstance(bare.func, ast.Name) and bare.func.id == "len" and bare.args:
+            return bool(_HOST_LIST.fullmatch(last_name(bare.args[0])))
+        if isinstance(bare, ast.Name | ast.Attribute) and _HOST_COUNT.fullmatch(last_name(bare)):
+            return True
+        key = bare.slice if isinstance(bare, ast.Subscript) else None
+        if isinstance(bare, ast.Call) and last_name(bare.func) in {"get", "getenv"} and bare.args:
+            key = bare.args[0]
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            return bool(_HOST_COUNT.fullmatch(key.value))
+        following = constants.resolve(bare)
+        if following is bare:
+            return False
+        node = following
+    return False
 
 
 def _several(size: ast.expr, constants: Constants) -> bool:
@@ -84,6 +121,10 @@ def in_script(numbers: Mapping[str, tuple[str, int]], ref: Callable[[int], Ref])
     alone = _ALONE.fullmatch(size)
     if factors and alone and alone[1] in factors.groups():
         return Clash("WORLD_SIZE", ref(size_line), _WHY, _FIX, (ref(rank_line),))
+    counted = re.fullmatch(r"[\"']?\$\{#(\w+)\[[@*]\]\}[\"']?", size)
+    hosts = bool(alone and _HOST_COUNT.fullmatch(alone[1])) or bool(counted and _HOST_LIST.fullmatch(counted[1]))
+    if factors and hosts and "1" not in factors.groups():
+        return Clash("WORLD_SIZE", ref(size_line), _HOSTS_WHY, _FIX, (ref(rank_line),))
     local, taken = _ALONE.fullmatch(numbers.get("LOCAL_RANK", ("", 0))[0]), _ALONE.fullmatch(rank)
     if taken and taken[1] in _LOCAL | ({local[1]} if local else set()) and _TIMES.search(size):
         return repeated(ref(rank_line), ref(size_line))

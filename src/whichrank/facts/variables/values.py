@@ -210,6 +210,18 @@ def _python_int(_variable: Variable, value: str) -> Problem | None:
     return Problem(f"'{value}' is no whole number: it ends the process with a ValueError", fatal=True)
 
 
+# Longer than a day, in whole minutes of seconds: 1800, 3600, 7200.
+_DAY_MINUTES = 24 * 60
+
+
+def _minutes(variable: Variable, value: str) -> Problem | None:
+    found = _python_int(variable, value)
+    read = int(value[:12]) if found is None else 0
+    if read > _DAY_MINUTES and read % 60 == 0:
+        return Problem(f"the unit is minutes: these are {read // 60} hours; {read} s are {read // 60}")
+    return found
+
+
 def _port(_variable: Variable, value: str) -> Problem | None:
     if re.fullmatch(r"\d{1,5}", value.strip()) and int(value) <= 65535:
         return None
@@ -266,6 +278,7 @@ _CHECKS = {
     "torch_bool": _torch_bool,
     "torch_int": _torch_int,
     "python_int": _python_int,
+    "minutes": _minutes,
     "port": _port,
     "flag01": _flag01,
     "enum_exact": lambda variable, value: _enum(variable, value, exact=True),

@@ -77,7 +77,7 @@ def judge(settings: Settings) -> list[Finding] | NotEvaluated:
     lines = {(file.label, line) for file in settings.files for line in file.trial_lines}
     found: list[Finding] = []
     for a in settings.assignments():
-        if (a.ref.source, a.ref.line) in lines:
+        if (a.ref.source, a.ref.line) in lines or a.how == "local":
             continue
         if a.value and {a.scope, a.ref.source} & marked:
             found += [finding for finding in _judge(a, "in production") if finding.severity != "info"]

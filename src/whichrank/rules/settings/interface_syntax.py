@@ -1,8 +1,9 @@
 """The name of an interface or device in a form that its reader does not know.
 
 What it finds: "^" and "=" given to Gloo or TensorPipe, which take plain names only; "^" and "=" in the middle of
-NCCL's list; an exclusion that leaves no device; spaces; patterns such as eth*; addresses; a name of one
-character; RDMA devices given as interfaces and the other way round.
+NCCL's list; the beginning of a name where a whole name is needed (`=eth`, or `eth` for Gloo); an exclusion that leaves
+no device; spaces; patterns such as eth*; addresses; a name of one character; RDMA devices given as interfaces and the
+other way round.
 
 Why it happens: NCCL's list has a syntax of its own, and it is copied to variables that look alike.
 
@@ -41,9 +42,23 @@ def judge(settings: Settings) -> list[Finding]:
             message = f"{assignment.name}={value}: {reader} takes plain interface names; ^ and = are NCCL's syntax."
             fix = f"Name one interface that reaches the other hosts: {assignment.name}=eth0."
             found.append(flagged(CODE, assignment, "error", message, fix))
+        elif assignment.name in _PLAIN and (stem := _stem(value.split(","))):
+            reader = _PLAIN[assignment.name]
+            message = f"{assignment.name}={value}: {reader} takes whole names, and no interface is called {stem}."
+            fix = f"Write the whole name, with its number: {assignment.name}={stem}0."
+            found.append(flagged(CODE, assignment, "warning", message, fix))
         elif assignment.name in _NCCL_LISTS:
             found += _nccl(assignment, value)
     return found
+
+
+# How names of interfaces and RDMA devices begin that the kernel, udev and drivers number.
+_STEM = re.compile(r"eth|ib|hsn|en|en[ops]|enp\d+s|bond|mlx\d?_?|mlx5_ib|bnxt_re_?|irdma_?|efa_?|rdmap")
+
+
+def _stem(names: list[str]) -> str:
+    """The beginning of a name, where a whole name is needed."""
+    return next((name for name in names if _STEM.fullmatch(name)), "")
 
 
 def _nccl(assignment: Assignment, value: str) -> list[Finding]:
@@ -62,6 +77,11 @@ def _signs(name: str, value: str, tokens: list[str]) -> Iterator[tuple[str, str]
     if value.startswith("=") and any(token.startswith("=") for token in tokens[1:]):
         plain = value.replace("=", "")
         yield "= counts only in front of the whole list, where it holds for every name", f"Write {name}=={plain}."
+    exact = value.removeprefix("^").startswith("=")
+    if exact and (stem := _stem([token.removeprefix("=") for token in tokens])):
+        whole = f"{stem.rstrip('_')}{'_0' if 'mlx' in stem else '0'}"
+        fix = f"Leave = out, so that {stem} is a prefix, or write whole names: {name}=={whole}."
+        yield f"= asks for the exact name, and none is called {stem}", fix
     if name == "NCCL_IB_HCA" and value.startswith("^") and any(re.fullmatch(r"mlx\d?_?", token) for token in tokens):
         message = "names are prefixes, so this excludes every RDMA device that is called mlx5_…"
         yield message, "Name the devices to exclude in full: ^mlx5_0."

@@ -43,7 +43,10 @@ def judge(settings: Settings) -> list[Finding]:
         for lost in file.lost:
             holder = Assignment(lost.name, None, lost.ref, file.label, "local")
             found.append(flagged(CODE, holder, lost.severity, f"{lost.name}: {lost.why}.", lost.fix))
+        handed_over = {a.name for a in file.assignments if a.how != "local"}
         for a in file.assignments:
+            if a.name in handed_over:
+                continue  # ranks get another value, by `env NAME=VALUE` or a remote command
             if a.how == "local" and not a.used and (is_read(a.name) or (a.name in _MEETING and by_variables)):
                 message = f"{a.name} is set but never exported: the programs that the script starts don't see it."
                 found.append(flagged(CODE, a, "warning", message, f"Write: {_exported(a.ref.quote)}"))

@@ -5,7 +5,8 @@ What it finds: NCCL_ASYNC_ERROR_HANDLING, TORCH_NCCL_TRACE_BUFFER_SIZE and other
 Why it happens: PyTorch renamed its NCCL_* variables in 2.2 and those of the flight recorder in 2.8.
 
 How it decides: by the table of renames. Where the torch version is known and older than the rename, the old
-name is the right one and nothing is said; where no version is known it is only mentioned.
+name is the right one and nothing is said; where no version is known it is only mentioned. Nothing is said where the
+new name has the same value: files that serve several versions set both, and torch 2.8 to 2.10 need both for the pipe.
 
 Example: `TORCH_NCCL_TRACE_BUFFER_SIZE=2000` with torch 2.13 → TORCH_FR_BUFFER_SIZE.
 
@@ -28,9 +29,12 @@ _OLDEST_IN_USE = (2, 13)
 
 def judge(settings: Settings) -> list[Finding]:
     found = []
+    both = {(a.scope, a.name, a.value) for a in settings.assignments()}
     for assignment in settings.assignments():
         rename = renames().get(assignment.name)
-        if rename is not None and rename.still_read:
+        if rename is None or not rename.still_read:
+            continue
+        if (assignment.scope, rename.new, assignment.value) not in both:  # else on purpose, for several versions
             found += _renamed(settings, assignment, rename)
     return found
 

@@ -18,7 +18,7 @@ from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
 from whichrank.source import workload
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats import manifest_forms as forms
-from whichrank.source.formats import manifest_keys, other_parts, pod_networks, trainer_config
+from whichrank.source.formats import manifest_keys, other_parts, pod_networks, trainer_config, unused_parts
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node, parse
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.allocation import Count as Size
@@ -55,6 +55,7 @@ def _read(text: str, label: str, *, json: bool) -> SettingsFile:
         parts = items.items if kind is not None and kind.text == "List" and items is not None else [document]
         for part in parts:
             Manifest(out, lines, part, templated="{{" in text).read()
+    unused_parts.tell(out, documents, lines)
     return out
 
 
@@ -155,6 +156,7 @@ class Manifest(Struct):
         if self.form == "kubernetes":
             self.volumes = node.get("volumes") or self.volumes
             self.pod = node if node.get("containers") is not None else self.pod
+            forms.beside_containers(self, node)
             if path or self.kind == "Pod":
                 self.networks = pod_networks.of(node) or self.networks
                 if self.networks is None and not self.templated:
@@ -266,7 +268,8 @@ class Manifest(Struct):
             elif part is not None and part.kind == "scalar" and not part.null:
                 words += self.split(part)
         if words:
-            texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
+            words = forms.entry_point(words)
+            texts = [(self.put_in(w.text, given).replace("$$", "$"), *self.handed_over(w)) for w in words]
             shared, locked = workload.limits(node, self.volumes, forms.unsaid(self, node))
             size = workload.size(self.root, self.kind, node)._replace(shared=shared, locked=locked)
             if self.form == "compose" or self.pod is not None:
@@ -303,6 +306,18 @@ class Manifest(Struct):
             )
             for word in split_words(text, line)
         ]
+
+    def handed_over(self, node: Node) -> tuple[str, int]:
+        """A word as its program gets it: compose makes one dollar of two."""
+        text, line = self.body(node)
+        return text.replace("$$", "$") if self.form == "compose" else text, line
+
+    def put_in(self, text: str, given: list[Given]) -> str:
+        """`$(NAME)` in a word of a pod's command, which Kubernetes fills in."""
+        if self.form != "kubernetes" or "$(" not in text or "\n" in text:
+            return text
+        known = {item.name: item.text for item in given if UNKNOWN not in item.text and "$" not in item.text}
+        return re.sub(r"(?<!\$)\$\((\w{1,80})\)", lambda found: known.get(found[1], found.group()), text)
 
     # --- scripts ---
 

@@ -49,13 +49,30 @@ def block(manifest: Manifest, node: Node, scope: str, *, judged: bool = True) ->
                 manifest.entry(key.text, key, value, scope, ("", "", key.text), 1)
     for item in node.items:
         _listed(manifest, item, found)
-    given = []
+    given, own = [], _own_addresses(node)
     for name, (value, line) in found.items():
         if value.null and node.kind == "map":
             continue
         text = record(manifest, name, value, line, scope) if judged else value.text
-        given.append(Given(name, text, line))
-    return given
+        refers = {match[1] for match in _REFERENCE.finditer(value.text)}
+        given.append(Given(name, text, line, own=not refers.isdisjoint(own)))
+    return [*given, *(Given(name, UNKNOWN, line, own=True) for name, line in own.items() if name not in found)]
+
+
+_REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_]\w{0,80})\)")
+_OF_THE_POD = frozenset({"status.podIP", "status.podIPs", "status.hostIP", "metadata.name", "spec.nodeName"})
+
+
+def _own_addresses(block: Node) -> dict[str, int]:
+    """Variables that hold the pod's own name or address, with their lines."""
+    found = {}
+    for item in block.items:
+        name, source = item.get("name"), item.get("valueFrom")
+        field = source.get("fieldRef") if source is not None else None
+        path = field.get("fieldPath") if field is not None else None
+        if name is not None and path is not None and path.text in _OF_THE_POD:
+            found[name.text] = name.line
+    return found
 
 
 def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) -> None:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.environment import is_read
+from whichrank.records.launches import OF_ITS_OWN
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import conf, workload
 from whichrank.source.formats import env_file, manifest_keys, pod_variables
@@ -40,6 +41,24 @@ def debugged(node: Node) -> list[Node]:
         return []
     words = ["python", "-m", target.text] if module is not None else ["python", target.text]
     return [Node("scalar", target.line, word, "'") for word in words]
+
+
+def beside_containers(manifest: Manifest, pod: Node) -> None:
+    """`env` of a pod instead of its containers, which Kubernetes does not know."""
+    block = pod.get("env") if pod.get("containers") is not None else None
+    for item in block.items if block is not None else ():
+        name = item.get("name")
+        if name is not None:
+            why = "a pod has no env: variables belong to each container"
+            manifest.lost(name.text, name.line, why, "Move it below the container, under containers.")
+
+
+def entry_point(words: list[Node]) -> list[Node]:
+    """Arguments of torchrun for an image whose entry point it is."""
+    own = [word for word in words if re.match(r"--(?:nnodes|nproc[-_]per[-_]node|rdzv[-_]\w+)(?:=|$)", word.text)]
+    if not words or not words[0].text.startswith("--") or not own:
+        return words
+    return [Node("scalar", words[0].line, "torchrun", "'"), *words]
 
 
 def sky(manifest: Manifest) -> None:
@@ -115,10 +134,11 @@ def _keys(block: Node) -> list[Node]:
 
 
 def own_network(service: Node, found: SettingsFile) -> None:
-    """Services on the host's network share its ports."""
+    """Services on the host's network share its ports and its loopback address, others have their own."""
     mode = service.get("network_mode")
+    own = f"{OF_ITS_OWN} {service.line}" if mode is None or mode.text == "bridge" else ""
     for launch in found.launches:
-        launch.network = "host" if mode is not None and mode.text == "host" else ""
+        launch.network = "host" if mode is not None and mode.text == "host" else own
 
 
 def index_of_pod(manifest: Manifest, words: list[Node]) -> None:

@@ -57,7 +57,7 @@ _BY_DEVICE = frozenset({"cpu", "cuda", "rocm", "gpu"})
 def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part | None:
     """Which part of the job a container is; None for one that may be a rank."""
     if "initContainers" in path:
-        return _INIT
+        return _INIT._replace(why="") if _runs_alone(container) else _INIT
     if manifest.form != "kubernetes" or workload.gpus(container) is not None:
         return None
     head = "headGroupSpec" in path
@@ -67,6 +67,14 @@ def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part 
         return None
     part = _HEAD if head else _BESIDE
     return part if all(each.get("envFrom") is None for each in ranks) else part._replace(why="")
+
+
+def _runs_alone(container: Node) -> bool:
+    """It is a program of one process with settings of its own: WORLD_SIZE=1, or the loopback address."""
+    block = container.get("env")
+    pairs = [(item.get("name"), item.get("value")) for item in block.items] if block is not None else []
+    given = {name.text: value.text for name, value in pairs if name is not None and value is not None}
+    return given.get("WORLD_SIZE") == "1" or given.get("MASTER_ADDR") in {"localhost", "127.0.0.1"}
 
 
 def _workers(root: Node) -> Iterator[Node]:
@@ -96,6 +104,6 @@ def tell(manifest: Manifest) -> None:
     apart = {each.scope for each in manifest.elsewhere}
     there = {a.name for a in manifest.out.assignments if a.scope not in apart}
     for name, ref, _, part in manifest.elsewhere:
-        counts = is_read(name) if part is _INIT else name in catalogue()
+        counts = is_read(name) if part.fix == _INIT.fix else name in catalogue()
         if counts and name not in there and part.why:
             manifest.out.lost.append(Lost(name, ref, part.why, part.fix))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from whichrank.facts.variables.environment import is_read
 from whichrank.model.evidence import Ref
@@ -119,7 +119,8 @@ def _run(
 ) -> None:
     """The commands of the unit, each in a process of its own."""
     for key, command, line in commands:
-        words = [(w, w, at) for w, at in _words(command, line)]
+        known = {item.name: item.text for item in given if key == "ExecStart" and UNKNOWN not in item.text}
+        words = [(_put_in(w, known), _put_in(w, known), at) for w, at in _words(command, line)]
         _shell_signs(out, words, lines)
         words[:1] = [(words[0][0].lstrip("@-:+!"), words[0][1].lstrip("@-:+!"), words[0][2])] if words else []
         found = run_command(words, out.label, lines, given if key == "ExecStart" else [], size)
@@ -132,6 +133,11 @@ def _run(
         out.launches += found.launches
         out.production |= {out.label} if found.production else set()
         out.torch, out.nccl = found.torch, found.nccl
+
+
+def _put_in(word: str, known: Mapping[str, str]) -> str:
+    """`${NAME}` of Environment= in a command, which systemd itself fills in."""
+    return re.sub(r"(?<!\$)\$\{(\w+)\}", lambda found: known.get(found[1], found.group()), word)
 
 
 def _shell_signs(out: SettingsFile, words: list[tuple[str, str, int]], lines: list[str]) -> None:

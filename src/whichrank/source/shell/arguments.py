@@ -7,8 +7,9 @@ import re
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count, Launch, Told
-from whichrank.records.settings import Clash
+from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.formats.trainer_config import BATCH, MICRO, STEPS
 from whichrank.source.shell.step_size import written_before
 
@@ -45,10 +46,59 @@ def check(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
             launch.backend = Told(name, value.text, shell.ref(value.line))
     launch.loaders = _number(shell, given, _LOADERS)
     if not launch.program:
-        launch.own_nodes, launch.devices = _hosts(shell, given), _number(shell, given, _OF_TRAINER)
+        devices, nodes = _trainer(shell, command)
+        launch.own_nodes, launch.devices = (
+            _hosts(shell, given) or nodes,
+            _number(shell, given, _OF_TRAINER) or devices,
+        )
     for name, value in given:
         if _CONFIG.fullmatch(name) and not any(_MODEL_PARALLEL.search(field.text) for field in command):
             _batch(shell, launch, value)
+
+
+def _trainer(shell: Interpreter, command: list[Field]) -> tuple[Count | None, Count | None]:
+    """Devices and hosts of Lightning's trainer, by the program that is started, or the configuration that it gets."""
+    for field in command[1:]:
+        name = field.text.partition("=")[2] or field.text
+        if not name.endswith((".py", ".yaml", ".yml")):
+            continue
+        written, beside = written_before(field, shell.files), None
+        if written is None and shell.neighbour is not None and UNKNOWN not in name:
+            beside = shell.neighbour(name)
+        if written is None and beside is None:
+            continue
+        text, label = (written.text, shell.label) if written is not None else (beside or ("", ""))[::-1]
+        first = written.line if written is not None else 1
+        found = _in_program(text, label, first) if name.endswith(".py") else _in_configuration(text, label, first)
+        if any(found):
+            return found
+    return None, None
+
+
+def _in_program(text: str, label: str, line: int) -> tuple[Count | None, Count | None]:
+    """`Trainer(devices=8, num_nodes=2)`, where the program has one trainer."""
+    from whichrank.source import program
+
+    trainers = [each for each in program.read(text, label, line).launches if each.program == "Trainer"]
+    return (trainers[0].per_host, trainers[0].nodes) if len(trainers) == 1 else (None, None)
+
+
+def _in_configuration(text: str, label: str, line: int) -> tuple[Count | None, Count | None]:
+    """`trainer: {devices: 8, num_nodes: 2}` of LightningCLI and Hydra."""
+    from whichrank.source.formats import yaml_tree
+
+    documents, _ = yaml_tree.parse(text)
+    part = documents[0].get("trainer") if documents and documents[0].kind == "map" else None
+    found: list[Count | None] = []
+    for name in ("devices", "num_nodes"):
+        node = part.get(name) if part is not None and part.kind == "map" else None
+        known = node is not None and re.fullmatch(r"[1-9]\d{0,3}", node.text)
+        if node is None or not known:
+            found.append(None)
+            continue
+        quote = text.split("\n")[node.line - 1].strip()[:300]
+        found.append(Count(int(node.text), Ref(label, f"line {line + node.line - 1}", quote), f"trainer.{name}"))
+    return found[0], found[1]
 
 
 def _script(command: list[Field]) -> int:

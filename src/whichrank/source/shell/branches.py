@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -51,6 +52,8 @@ def condition(shell: Interpreter, node: If, env: Environment, *, sure: bool) -> 
     tests = [word.raw for test, _ in node.branches for step in test for word in getattr(step.node, "words", ())]
     if _BY_RANK.search(" ".join(tests)):
         _ranks_part(shell, ways, ends)
+    elif _by_host(shell, tests) and not any(re.search(r"[*?]|=~", word) for word in tests):
+        _differ(shell, ways, _BY_HOST)
     env.merge(ways)
 
 
@@ -60,20 +63,39 @@ def _ranks_part(shell: Interpreter, ways: list[Environment], ends: list[int]) ->
     fitting.one_port(shell, started)
     if any(started) and not all(started):
         return  # the first host starts all ranks, with what it has; the others wait
+    _differ(shell, ways, "the branch depends on the rank, so ranks get different values of what all of them must share")
+
+
+_BY_HOST = "the branch depends on the host's name, so hosts get different values of what all ranks must share"
+
+
+def _by_host(shell: Interpreter, words: list[str]) -> bool:
+    """A condition on the name of the host that runs the script."""
+    return any(
+        fitting.is_own_name(word) or any(name in shell.own_names for name in re.findall(r"\$\{?(\w+)", word))
+        for word in words
+    )
+
+
+def _differ(shell: Interpreter, ways: list[Environment], why: str) -> None:
+    """What must be equal on all ranks and is not after these ways; the rarest value is named."""
     for name in sorted({name for way in ways for name in way.variables if must_match(name)}):
         found = [way.variables.get(name) for way in ways if not way.ended]
-        texts = {variable.value.text if variable is not None else "" for variable in found}
+        texts = Counter(variable.value.text if variable is not None else "" for variable in found)
         made = [made for variable in found if variable is not None for made in variable.made]
         if len(texts) < 2 or not made or any(UNKNOWN in text for text in texts):
             continue
-        why = "the branch depends on the rank, so ranks get different values of what all of them must share"
-        clash = Clash(name, shell.ref(made[-1].line), why, "Set it once for all ranks, before the condition.")
-        shell.clash(clash)
+        rare = min(texts[each.value.text] for each in made)
+        odd = [each for each in made if texts[each.value.text] == rare][-1]
+        others = tuple(shell.ref(each.line) for each in made if each is not odd)[:4]
+        fix = "Set it once for all ranks, before the condition."
+        shell.clash(Clash(name, shell.ref(odd.line), why, fix, others))
 
 
 def case(shell: Interpreter, node: Case, env: Environment, *, sure: bool) -> None:
     subject = expand(node.subject.raw, shell.lookup(env))
     ways = []
+    by_host: list[tuple[str, Environment]] = []
     ends = [len(shell.out.launches)]
     for patterns, body in node.arms:
         if subject.fixed and UNKNOWN not in subject.text:
@@ -84,12 +106,27 @@ def case(shell: Interpreter, node: Case, env: Environment, *, sure: bool) -> Non
         way = env.copy()
         shell.walk(body, way, sure=False)
         ways.append(way)
+        by_host += [(stem[0], way)] if patterns != ["*"] and (stem := _NAME.match(patterns[0])) else []
         ends.append(len(shell.out.launches))
     if ways:
+        if _by_host(shell, [node.subject.raw]):
+            _hosts_part(shell, by_host, env)
         if _BY_RANK.search(node.subject.raw):
             _ranks_part(shell, ways, ends)
         every = any("*" in patterns for patterns, _ in node.arms)
         env.merge(ways if every else [*ways, env.copy()])
+
+
+_NAME = re.compile(r"[A-Za-z]+")
+
+
+def _hosts_part(shell: Interpreter, arms: list[tuple[str, Environment]], before: Environment) -> None:
+    """Arms for hosts of one cluster, whose names begin alike; an arm alone differs from all hosts without one."""
+    for stem in sorted({stem for stem, _ in arms}):
+        ways = [way for each, way in arms if each == stem]
+        if len(arms) == 1:
+            ways.append(before)
+        _differ(shell, ways, _BY_HOST)
 
 
 def loop(shell: Interpreter, node: Loop, env: Environment, *, sure: bool) -> None:

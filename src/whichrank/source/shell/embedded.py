@@ -23,6 +23,8 @@ class Given(NamedTuple):
     name: str
     text: str
     line: int
+    own: bool = False
+    """Name or address of the host or pod itself: another one in each of them."""
 
 
 def run_script(
@@ -124,6 +126,8 @@ def _prepared(label: str, lines: list[str], given: list[Given]) -> tuple[Interpr
     env = Environment()
     for item in given:
         shell.assign(item.name, Value(item.text), item.line, env, sure=True, exported=True)
+        if item.own:
+            shell.hostnames[item.name] = item.line
     for made in shell.made:
         made.given = True
     return shell, env

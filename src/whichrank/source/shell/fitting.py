@@ -246,7 +246,7 @@ def _named_after_itself(shell: Interpreter, launch: Launch, command: list[Field]
     found = [Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"]
     if launch.address is not None and launch.address.name != "MASTER_ADDR":
         field = option(command, frozenset({launch.address.name}))
-        used = re.findall(r"\$\{?(\w+)", field.raw) if field is not None else []
+        used = re.findall(r"\$[{(]?(\w+)", field.raw or field.text) if field is not None else []
         if field is not None and shell.expanded_there and is_own_name(field.raw.partition("=")[2] or field.raw):
             found = [Told(launch.address.name, "", launch.address.ref)]
         else:
@@ -293,9 +293,16 @@ def is_random(raw: str) -> bool:
     return bool(re.search(r"\$\{?RANDOM\b|\bRANDOM\s*[%+*/)]|(?:\$\(|`)\s*(?:shuf|uuidgen)\b", raw))
 
 
+_OWN_NAME = re.compile(
+    r"(?:\$\(|`)\s*(?:hostname\b|uname -n|/bin/hostname|ip\s(?:-\w+\s+){0,4}(?:a|addr|address|route)\b|ifconfig\b)"
+    r"|\$(?:HOSTNAME\b|\{HOSTNAME\})"
+)
+_OTHER_NAME = re.compile(r"\|\s*(?:sed|tr|perl)\b|\|\s*cut\s[^|]{0,40}-d\s*['\"]?-|\|\s*awk\s+-F\s*['\"]?-")
+
+
 def is_own_name(raw: str) -> bool:
-    """The name or the address of the host that runs this."""
-    return bool(re.search(r"(?:\$\(|`)\s*(?:hostname\b|uname -n|/bin/hostname)|\$\{?HOSTNAME\b", raw))
+    """The name or the address of the host that runs this; not a name that is made of it (`${HOSTNAME%-*}-0`)."""
+    return bool(_OWN_NAME.search(raw)) and not _OTHER_NAME.search(raw)
 
 
 def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from whichrank.source import rank_numbers
 from whichrank.source.shell import fitting, host_lists
-from whichrank.source.shell.state import Environment, Variable
+from whichrank.source.shell.state import Early, Environment, Variable
 from whichrank.source.shell.words import Value, pieces
 
 if TYPE_CHECKING:
@@ -47,16 +48,54 @@ def take(shell: Interpreter, name: str, raw: str, line: int, env: Environment) -
 
 def _differs(shell: Interpreter, name: str, raw: str, line: int) -> None:
     """A value that is another one in each task or on each host."""
+    copied, before = _same(raw) in shell.hostnames, dict(shell.per_task)
     shell.per_task.pop(name, None)
     shell.hostnames.pop(name, None)
     shell.randoms.pop(name, None)
-    own = re.fullmatch(r"\"?\$\{?(SLURM_(?:PROCID|NODEID|LOCALID))\}?\"?", raw)
-    if own and not shell.on_every_host:
-        shell.per_task[name] = own[1]
-    elif shell.on_every_host and fitting.is_own_name(raw):
+    shell.own_names.discard(name)
+    if fitting.is_own_name(raw):
+        shell.own_names.add(name)
+    early = early_in(raw, line, before) if not shell.on_every_host else ()
+    if early:
+        shell.per_task[name] = early
+    elif shell.on_every_host and (fitting.is_own_name(raw) or copied):
         shell.hostnames[name] = line
     elif shell.on_every_host and fitting.is_random(raw):
         shell.randoms[name] = line
+
+
+OF_A_TASK = re.compile(
+    r"SLURM_(?:PROCID|NODEID|LOCALID)|(?:OMPI|MV2)_COMM_WORLD_(?:LOCAL_|NODE_)?RANK|PMIX?_(?:LOCAL_)?RANK|MPI_LOCALRANKID"
+    r"|PALS_(?:LOCAL_)?RANKID|JSM_NAMESPACE_(?:LOCAL_)?RANK|FLUX_TASK_(?:LOCAL_ID|RANK)"
+)
+"""Variables that a launcher sets in each task that it starts, and that are empty or 0 before."""
+_REFERENCE = re.compile(r"(\\?)(?:(--[\w-]{1,40})[= ]\s?[\"']?)?\$\{?(\w{1,60})")
+
+
+def early_in(
+    raw: str, line: int, known: Mapping[str, tuple[Early, ...]], *, literal: bool = False
+) -> tuple[Early, ...]:
+    """Variables of tasks that the shell which reads this text puts in; known: variables that hold such texts."""
+    found: list[Early] = []
+    if "$" not in raw or literal or raw.startswith("'"):
+        return ()
+    for match in _REFERENCE.finditer(raw):
+        escaped, option, name = match.groups()
+        if escaped or raw[match.end() - len(name) - 1 : match.end() - len(name)] not in {"$", "{"}:
+            continue
+        at = line + raw.count("\n", 0, match.start())
+        if OF_A_TASK.fullmatch(name):
+            found.append(Early(option or f"${name}", f"${name}", at))
+        else:
+            whole = [each._replace(name=option, line=at) if option else each for each in known.get(name, ())]
+            found += whole
+    return tuple(found[:8])
+
+
+def _same(raw: str) -> str:
+    """The variable that another one is a copy of."""
+    match = re.fullmatch(r"\"?\$\{?(\w+)\}?\"?", raw)
+    return match[1] if match else ""
 
 
 def _hosts(shell: Interpreter, name: str, raw: str, line: int, env: Environment) -> None:

@@ -15,7 +15,7 @@ from whichrank.source import rank_numbers
 from whichrank.source.shell import batch, branches, directives, documents, held, launchers, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
-from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable, Written
+from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Early, Environment, Made, Variable, Written
 from whichrank.source.shell.syntax import (
     Case,
     Function,
@@ -73,10 +73,12 @@ class Interpreter:
         self.files: dict[str, Written] = {}  # files that the script writes, by name
         self.scripts: dict[str, tuple[str, int]] = {}  # scripts among them -> text and first line
         self.unknown_rounds: set[str] = set()  # variables of loops over what only a run would tell
-        self.per_task: dict[str, str] = {}  # variables that hold what differs from task to task, such as SLURM_PROCID
-        self.early: tuple[tuple[str, str, int], ...] = ()  # such values that were put in before the tasks began
+        self.per_task: dict[str, tuple[Early, ...]] = {}  # variables made of what differs from task to task
+        self.early: tuple[Early, ...] = ()  # such values that were put in before the tasks began
+        self.early_files: dict[str, tuple[Early, ...]] = {}  # scripts that hold them, by name
         self.expanded_there = False  # the words of the present command were put together on every host
         self.randoms: dict[str, int] = {}  # variables that every host sets to a number of its own
+        self.own_names: set[str] = set()  # variables that hold the name of the host that runs the script
         self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
         self.counted: dict[str, tuple[int, str]] = {}  # variables that count lines of a file of hosts -> line and file
         self.last_hosts: dict[str, int] = {}  # variables that hold the last host of the job's list

@@ -63,6 +63,10 @@ SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 _TRAINS = r"\.(?:sh|py|bash)$|_perf(?:_mpi)?$|(?:^|[/_-])(?:train|pretrain|finetune|worker)"
 
 
+# A line for `python -c` that asks for a version or the number of GPUs starts nothing.
+_TRAINS_INLINE = r"train|init_process_group|torch\.distributed\.(?!is_\w*available)|\bdist\.|spawn|launch|\bmain\("
+
+
 _NOT_TRAINING = r"-m\s+(?:pip|venv|ensurepip|compileall|json|http|zipfile|build)\b|(?:^|/)setup\.py\b|^-V$"
 
 
@@ -77,7 +81,7 @@ def is_training(command: Sequence[Field]) -> bool:
         arguments = " ".join(field.text for field in command[1:4])
         if program == "ray":  # workers inherit what `ray start` has
             return len(command) > 1 and command[1].text == "start"
-        inline = len(command) > 1 and command[1].text == "-c" and "torch" not in arguments and "train" not in arguments
+        inline = len(command) > 1 and command[1].text == "-c" and not re.search(_TRAINS_INLINE, arguments)
         return not inline and not re.search(_NOT_TRAINING, arguments) and arguments not in {"--version", "-V"}
     if program in SHELLS:
         return any(field.text.endswith((".sh", ".bash")) or not field.known for field in command[1:])

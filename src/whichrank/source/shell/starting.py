@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, step_size, texts
 from whichrank.source.shell.passage import SHELLS
-from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Environment
+from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
 from whichrank.source.shell.syntax import parse
 from whichrank.source.shell.words import Field, Value, keep_unknown, pieces
 
@@ -60,12 +61,14 @@ def _written_before(shell: Interpreter, command: list[Field], env: Environment, 
     found = shell.scripts.get(launchers.base(words[0])) if words else None
     if found is None:
         return False
-    before = len(shell.launches)
+    before, early = len(shell.launches), shell.early
+    if shell.on_every_host:
+        shell.early += shell.early_files.get(launchers.base(words[0]), ())
     text, line = found
     there, shell.expanded_there = shell.expanded_there, shell.on_every_host > 0
     inner = env.through(None, None)
     shell.call(f"script {line}", words, inner, sure=sure, body=parse(text, line).body)
-    shell.expanded_there = there
+    shell.expanded_there, shell.early = there, early
     return len(shell.launches) > before
 
 
@@ -99,8 +102,11 @@ def onward(
         shell.host = options[-1].text
         every = any(f"${name}" in options[-1].raw.replace("{", "") for name in shell.unknown_rounds)
     shell.allocation = step_size.within(program, options, shell.allocation, shell.files)
-    if program == "srun" and not shell.on_every_host:
+    if every and not shell.on_every_host:
         shell.early = _filled_in_early(shell, found, inner)
+        body = next((each for each in redirects if each.body), None)
+        if body is not None:
+            shell.early += held.early_in(body.body, body.body_line, shell.per_task, literal=body.literal)
     if not found.script:
         found = found._replace(rest=[_filled(shell, field, env) for field in found.rest])
     indoors = step_size.has_own_network(program, options)
@@ -212,28 +218,23 @@ def srun(shell: Interpreter, command: list[Field], env: Environment) -> Environm
     return inner
 
 
-_PER_TASK = frozenset({"SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID"})
 _RANKS = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "MACHINE_RANK", "GROUP_RANK"})
 
 
-def _filled_in_early(
-    shell: Interpreter, found: launchers.Passage, inner: Environment
-) -> tuple[tuple[str, str, int], ...]:
+def _filled_in_early(shell: Interpreter, found: launchers.Passage, inner: Environment) -> tuple[Early, ...]:
     """What differs from task to task, used where the batch script's own shell puts in its one value."""
-    early = []
-    for field in found.rest:
-        for piece in pieces(field.raw):
-            if piece.kind != "variable":
-                continue
-            source = piece.text if piece.text in _PER_TASK else shell.per_task.get(piece.text, "")
-            if source:
-                name = re.search(r"--([\w-]+)[= ]*\"?\$\{?" + piece.text, field.raw)
-                early.append((f"--{name[1]}" if name else f"${piece.text}", f"${source}", field.line))
+    early: list[Early] = []
+    for before, field in pairwise([None, *found.rest]):
+        option = before.text if before is not None and re.fullmatch(r"--[\w-]{1,40}", before.text) else ""
+        here = held.early_in(field.raw, field.line, shell.per_task) if field is not None else ()
+        early += [each._replace(name=option) if option and each.name.startswith("$") else each for each in here]
+    for name, given in found.sets:
+        early += [each._replace(name=name) for each in held.early_in(given.raw, given.line, shell.per_task)]
     for rank in sorted(_RANKS & shell.per_task.keys()):
         variable = inner.variables.get(rank)
         if variable is not None and variable.exported and variable.made:
-            early.append((rank, f"${shell.per_task[rank]}", variable.made[0].line))
-    return tuple(early)
+            early += [Early(rank, each.text, variable.made[0].line) for each in shell.per_task[rank][:1]]
+    return tuple(dict.fromkeys(early))
 
 
 def arrive(shell: Interpreter, env: Environment) -> None:

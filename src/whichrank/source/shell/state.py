@@ -50,6 +50,15 @@ class Written(NamedTuple):
     """Of its first line in the script."""
 
 
+class Early(NamedTuple):
+    """What differs from task to task, put in by the script that starts the tasks."""
+
+    name: str
+    """The option or variable that gets it."""
+    text: str
+    line: int
+
+
 class Cut(NamedTuple):
     """Something between the script and the ranks that does not pass a variable on."""
 

@@ -17,6 +17,10 @@ DEPTH_LIMIT = 40
 _RESERVED_END = frozenset({"then", "else", "elif", "fi", "do", "done", "esac", "}", ";;", ";&", ";;&", ")"})
 
 
+# Operators of `[[ … ]]`, beside texts in quotes and substitutions of commands, which stay whole.
+_IN_BRACKETS = re.compile(r"\$\([^()\n]{0,400}\)|\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'|(&&|\|\||[<>()|;])")
+
+
 class Simple(NamedTuple):
     """A command of words; assignments in front of it are still among them."""
 
@@ -237,7 +241,8 @@ class _Parser(Tokens):
         end = re.compile(r"\s\]\](?=[\s;&|)]|$)").search(self.source, self.position)
         stop = end.end() if end else len(self.source)
         inner, line = self.source[self.position : end.start() if end else stop], self.here
-        node.words.extend(split_words(re.sub(r"(&&|\|\||[<>()|;])", r" '\1' ", inner), line))
+        apart = _IN_BRACKETS.sub(lambda found: f" '{found[1]}' " if found[1] else found.group(), inner)
+        node.words.extend(split_words(apart, line))
         node.words.append(Word("]]", line))
         self._move(stop)
         self.advance()

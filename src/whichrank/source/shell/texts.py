@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, How
-from whichrank.source.shell import batch, directives, documents, launchers
+from whichrank.source.shell import batch, directives, documents, held, launchers
 from whichrank.source.shell.state import NESTING_LIMIT, Environment, Written
 from whichrank.source.shell.syntax import parse
 from whichrank.source.shell.tokens import Redirect
@@ -84,7 +84,10 @@ def document(
             shell.out.baked.append(Baked(target, shell.ref(body.body_line)))
     elif how == "shell":
         text = documents.unescaped(body)
-        shell.scripts[target.rsplit("/", 1)[-1]] = (text, body.body_line)
+        name = target.rsplit("/", 1)[-1]
+        shell.scripts[name] = (text, body.body_line)
+        if not shell.on_every_host:
+            shell.early_files[name] = held.early_in(body.body, body.body_line, shell.per_task, literal=body.literal)
         written_script(shell, text, body.body_line, env)
     elif how == "python":
         python_program(shell, body)

@@ -1,0 +1,101 @@
+"""Parts of a manifest that hold settings and that nothing takes: ConfigMaps that no container names, blocks of compose
+whose anchor is not used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from whichrank.facts.variables.environment import counts
+from whichrank.model.evidence import Ref
+from whichrank.records.settings import Lost, SettingsFile
+from whichrank.source.formats.yaml_tree import TEMPLATE, Node
+
+_DEPTH_LIMIT = 40
+_MOST_NODES = 50_000
+_KEPT = re.compile(
+    r"old|disabled?|unused|legacy|debug|example|former|prev|backup|alt|off\b|not\b|never|kept|spare", re.IGNORECASE
+)
+
+
+def tell(out: SettingsFile, documents: list[Node], lines: list[str]) -> None:
+    """Add settings that reach nobody to what is lost."""
+
+    def ref(line: int) -> Ref:
+        return Ref(out.label, f"line {line}", lines[line - 1].strip()[:300] if 0 < line <= len(lines) else "")
+
+    for name, line, why, fix in (*_config_maps(documents), *_anchors(documents, lines)):
+        elsewhere = any(a.name == name and a.ref.line != line and a.how != "build" for a in out.assignments)
+        if counts(name) and not elsewhere:
+            out.lost.append(Lost(name, ref(line), why, fix))
+
+
+Unused = tuple[str, int, str, str]
+
+
+def _config_maps(documents: list[Node]) -> Iterator[Unused]:
+    """Those of a file that also has the pods."""
+    uses: list[tuple[str, str]] = []
+    for document in documents:
+        uses += _uses(document)
+    if ("", "containers") not in uses:
+        return
+    for document in documents:
+        kind, metadata, data = document.get("kind"), document.get("metadata"), document.get("data")
+        name = metadata.get("name") if metadata is not None else None
+        if kind is None or kind.text != "ConfigMap" or name is None or data is None or TEMPLATE in name.text:
+            continue
+        ways = {way for used, way in uses if used == name.text}
+        fix = f"Add envFrom: [{{configMapRef: {{name: {name.text}}}}}] to the container."
+        if not ways:
+            why = f"no container of this file takes the ConfigMap {name.text}"
+        elif ways == {"configMap"}:
+            why = f"the ConfigMap {name.text} is mounted as files, which sets no variables"
+        else:
+            continue
+        for key, value in data.entries():
+            if value.kind == "scalar":
+                yield key.text, key.line, why, fix
+
+
+def _uses(document: Node) -> list[tuple[str, str]]:
+    """Names that a document mentions, with the key above them; the key `containers` with an empty name."""
+    kind = document.get("kind")
+    if kind is not None and kind.text == "ConfigMap":
+        return []
+    found: list[tuple[str, str]] = []
+    waiting = [(document, "", 0)]
+    for _ in range(_MOST_NODES):
+        if not waiting:
+            break
+        node, key, depth = waiting.pop()
+        if depth > _DEPTH_LIMIT:
+            continue
+        if node.kind == "scalar":
+            found.append((node.text, key))
+            continue
+        waiting += [(item, key, depth + 1) for item in node.items]
+        for name, value in node.entries():
+            if name.text == "containers":
+                found.append(("", "containers"))
+            above = key if name.text == "name" and value.kind == "scalar" else name.text
+            waiting.append((value, above, depth + 1))
+    return found
+
+
+def _anchors(documents: list[Node], lines: list[str]) -> Iterator[Unused]:
+    """`x-env: &env` of a compose file in which no service says `*env`."""
+    text = "\n".join(lines)
+    for document in documents:
+        for key, block in document.pairs if document.get("services") is not None else ():
+            row = lines[key.line - 1] if 0 < key.line <= len(lines) else ""
+            anchor = re.search(r"&([\w-]{1,60})\s*(?:#.*)?$", row)
+            about = f"{key.text} {lines[key.line - 2] if key.line > 1 else ''} {row.partition('#')[2]}"
+            if not key.text.startswith("x-") or not anchor or block.kind != "map" or _KEPT.search(about):
+                continue
+            if re.search(rf"\*{re.escape(anchor[1])}(?![\w-])", text):
+                continue
+            why = f"no service takes the block {key.text}: *{anchor[1]} is written nowhere"
+            for name, value in block.entries():
+                if value.kind == "scalar":
+                    yield name.text, name.line, why, f"Write <<: *{anchor[1]} under environment of the service."
