@@ -27,7 +27,9 @@ def own(
 ) -> Iterator[Clash]:
     """MASTER_ADDR and MASTER_PORT where a rank joins; a program that starts its ranks may draw them once before."""
     for body in _ranks(tree):
-        if not any(isinstance(n, ast.Call) and last_name(n.func) == "init_process_group" for n in body):
+        joins = [n for n in body if isinstance(n, ast.Call) and last_name(n.func) == "init_process_group"]
+        sizes = [constants.text(k.value) for call in joins for k in call.keywords if k.arg == "world_size"]
+        if not joins or "1" in sizes:
             continue
         several = any(_SEVERAL_HOSTS.search(ast.unparse(n)) for n in body if isinstance(n, ast.Assign | ast.Call))
         for node in body:

@@ -299,7 +299,8 @@ def _said_hosts(file: SettingsFile) -> Iterator[Clash]:
             scopes.setdefault(each.scope, {})[each.name] = each
     for scope in scopes.values():
         address, count = scope.get("MASTER_ADDR"), next((scope[n] for n in _HOST_COUNTS if n in scope), None)
-        if address is None or count is None or not re.fullmatch(r"[1-9]\d{0,4}", count.value or ""):
+        first = any(n in scope and scope[n].value == "0" for n in ("NODE_RANK", "RANK"))  # the store is there
+        if first or address is None or count is None or not re.fullmatch(r"[1-9]\d{0,4}", count.value or ""):
             continue
         if count.value != "1" and re.fullmatch(_LOOPBACK, address.value or ""):
             yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (count.ref,))
@@ -337,6 +338,8 @@ def _many(count: Count | None) -> bool:
 def _early(launch: Launch) -> Iterator[Clash]:
     """What only a task knows, put in by the script that starts the tasks."""
     for told in launch.early:
+        if not launch.numbered and re.fullmatch(r"--(?:node|machine)[-_]rank", told.name):
+            continue
         why = f"{told.text} is filled in by the script before the tasks start: all of them get the same value"
         fix = f"Quote it for the task's own shell: bash -c '… {told.text} …'."
         yield Clash(told.name, told.ref, why, fix, (launch.ref,))

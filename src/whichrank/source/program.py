@@ -26,6 +26,7 @@ QUOTE_LIMIT = 300
 _PIN = re.compile(r"(?:torch|nvidia-nccl-cu\d\d)==|nvcr\.io/nvidia/pytorch:|pytorch/pytorch:")
 _ONLY_EXPORTS = re.compile(r"\s*export\s[^;&|\n]*(?:(?:;|&&)\s*(?:export\s[^;&|\n]*)?)*")
 _EXPORT = re.compile(r"\s*export\s+[A-Z]\w*=")
+_PLAIN = re.compile(r"\s*([A-Z]\w*)=\S*\s*")
 
 
 def read(text: str, label: str, first_line: int = 1) -> SettingsFile:
@@ -231,6 +232,10 @@ class _Program(Struct):
                 if isinstance(item, ast.Constant) and isinstance(item.value, str) and _EXPORT.match(item.value):
                     found = run_script(item.value, self.out.label, item.lineno, self.lines)
                     self.take(found, f"{self.out.label}:children")
+                elif isinstance(item, ast.Constant) and (plain := _PLAIN.fullmatch(str(item.value))):
+                    why = "a line of the script that does not export it: the programs below don't see it"
+                    if counts(plain[1]):
+                        self.out.lost.append(Lost(plain[1], self.ref(item), why, f"Write: export {item.value}"))
 
     def late(self, names: frozenset[str], dead: set[ast.AST]) -> None:
         try:

@@ -28,6 +28,7 @@ FOLDERS = [
     unpacked("launch_round_8.tar.xz") / "launch_round_8",
     unpacked("launch_round_9.tar.xz") / "launch_round_9",
     unpacked("launch_round_14.tar.xz") / "launch_round_14",
+    unpacked("launch_round_15.tar.xz") / "launch_round_15",
 ]
 
 

@@ -6,7 +6,7 @@ import re
 from configparser import Error, RawConfigParser
 
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import UNKNOWN, Assignment, SettingsFile
+from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
 from whichrank.source import memory
 from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.embedded import Given, run_command
@@ -63,6 +63,7 @@ def _environment(config: RawConfigParser, section: str, lines: list[str], out: S
     given = []
     start = _line(lines, section, "environment")
     value = config.get(section, "environment", fallback="")
+    _split(out, value, start, lines)
     for match in _PAIR.finditer(value):
         at = start + value.count("\n", 0, match.start(1))
         text = _known(match[2].strip("\"'"))
@@ -70,6 +71,20 @@ def _environment(config: RawConfigParser, section: str, lines: list[str], out: S
         out.assignments.append(Assignment(match[1], None if UNKNOWN in text else text, ref, scope, "export"))
         given.append(Given(match[1], text, at))
     return given
+
+
+def _split(out: SettingsFile, value: str, start: int, lines: list[str]) -> None:
+    """A comma in a value without quotes begins the next pair (supervisor/datatypes.py: dict_of_key_value_pairs)."""
+    name = ""
+    for match in re.finditer(r"(?:[^,\"'\n]|\"[^\"]*\"|'[^']*')+", value):
+        key, equals, _ = match.group().partition("=")
+        if equals:
+            name = key.strip()
+        elif match.group().strip() and name:
+            at = start + value.count("\n", 0, match.start())
+            ref = Ref(out.label, f"line {at}", lines[at - 1].strip()[:QUOTE_LIMIT] if at <= len(lines) else "")
+            why = f"supervisord splits the list at commas and refuses '{match.group().strip()[:60]}'"
+            out.lost.append(Lost(name, ref, why, f'Quote the value: {name}="…"', "error"))
 
 
 def _line(lines: list[str], section: str, key: str) -> int:

@@ -34,11 +34,11 @@ Unused = tuple[str, int, str, str]
 
 
 def _config_maps(documents: list[Node]) -> Iterator[Unused]:
-    """Those of a file that also has the pods."""
+    """Those of a file that also has the pods with the GPUs."""
     uses: list[tuple[str, str]] = []
     for document in documents:
         uses += _uses(document)
-    if ("", "containers") not in uses:
+    if not any(way in {"nvidia.com/gpu", "amd.com/gpu"} for _, way in uses):
         return
     for document in documents:
         kind, metadata, data = document.get("kind"), document.get("metadata"), document.get("data")
@@ -59,7 +59,7 @@ def _config_maps(documents: list[Node]) -> Iterator[Unused]:
 
 
 def _uses(document: Node) -> list[tuple[str, str]]:
-    """Names that a document mentions, with the key above them; the key `containers` with an empty name."""
+    """Texts that a document mentions, with the key above them; for `name: X` that of the map around it."""
     kind = document.get("kind")
     if kind is not None and kind.text == "ConfigMap":
         return []
@@ -76,8 +76,6 @@ def _uses(document: Node) -> list[tuple[str, str]]:
             continue
         waiting += [(item, key, depth + 1) for item in node.items]
         for name, value in node.entries():
-            if name.text == "containers":
-                found.append(("", "containers"))
             above = key if name.text == "name" and value.kind == "scalar" else name.text
             waiting.append((value, above, depth + 1))
     return found

@@ -176,7 +176,8 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     if ids is not None and re.fullmatch(r"\d+(?:,\d+)*", ids.text):
         launch.visible = Count(len(ids.text.split(",")), shell.ref(ids.line), "--gpu_ids")
     backend = _told(shell, command, ("--rdzv-backend", "--rdzv_backend"))
-    launch.numbered = launch.program != "torchrun" or backend is None or backend.text == "static"
+    told = launch.program in {"torchrun", "accelerate"}  # accelerate hands the backend to torchrun
+    launch.numbered = not told or backend is None or backend.text == "static"
     behind = next((i for i, field in enumerate(command) if field.text.endswith(".py")), len(command))
     settled = all(field.text.strip(UNKNOWN) or not field.text for field in command[:behind])
     launch.complete = settled and behind < len(command) and not any(n.startswith("PET_") for n in env.variables)

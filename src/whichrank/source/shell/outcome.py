@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.environment import counts
@@ -19,7 +20,7 @@ def conclude(shell: Interpreter) -> SettingsFile:
         label = shell.places.get(id(made), "")
         if not label and not made.dropped and not made.given:
             partial = made.value.text if UNKNOWN in made.value.text else ""
-            ref = shell.ref(made.line, out.label)
+            ref = shell.ref(_spelled(shell, made), out.label)
             out.assignments.append(
                 Assignment(made.name, made.text, ref, out.label, made.how, made.used, made.sure, partial=partial)
             )
@@ -28,6 +29,20 @@ def conclude(shell: Interpreter) -> SettingsFile:
             out.lost.append(lost)
     out.torch, out.nccl = out.torch or shell.release.torch, out.nccl or shell.release.nccl
     return out
+
+
+_MOST_LINES = 5_000
+
+
+def _spelled(shell: Interpreter, made: Made) -> int:
+    """The line that spells an assignment out, where the text that is run was put together of others."""
+    index = made.line - shell.first_line
+    here = shell.lines[index] if 0 <= index < len(shell.lines) else ""
+    if made.name in here or "$" not in here or not counts(made.name):
+        return made.line
+    wanted = re.compile(rf"(?<!\w){made.name}=")
+    found = [at for at, line in enumerate(shell.lines[:_MOST_LINES], shell.first_line) if wanted.search(line)]
+    return found[0] if len(found) == 1 else made.line
 
 
 def _lost(shell: Interpreter, made: Made, last: int, label: str) -> Lost | None:
