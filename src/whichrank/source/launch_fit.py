@@ -20,7 +20,7 @@ def check(file: SettingsFile, text: str) -> None:
     given = any(_has_memory(launch) for launch in file.launches) and file.kind == "manifest"
     here = _on_one_machine(file.launches)
     found = [clash for launch in file.launches for clash in _one(launch, beside=given, here=id(launch) in here)]
-    together = [_members, _apart, _same_port, _unread, *([] if _STARTERS.search(text) else [_on_one_host])]
+    together = [_members, _too_high, _apart, _same_port, _unread, *([] if _STARTERS.search(text) else [_on_one_host])]
     found += [] if here else _said_hosts(file)
     for clash in (*found, *(clash for judge in together for clash in judge(file.launches))):
         if clash not in file.clashes:
@@ -67,6 +67,17 @@ def _hosts(launch: Launch) -> Iterator[Clash]:
         elif "parallelism" in hosts.said:
             fix = f"Write parallelism: {nodes.number}, so that all pods run together."
         yield Clash(nodes.said, nodes.ref, why, fix, (launch.ref, hosts.ref))
+
+
+def _too_high(launches: list[Launch]) -> Iterator[Clash]:
+    """Hosts and machines are numbered from 0; of several lines their number is judged instead."""
+    lines = [launch for launch in launches if launch.rank is not None and launch.rank.text.isdecimal()]
+    rank, nodes = (lines[0].rank, lines[0].nodes) if len(lines) == 1 and lines[0].numbered else (None, None)
+    if rank is None or nodes is None or not nodes.exact or len(rank.text) > 5:
+        return
+    if int(rank.text) >= nodes.number:
+        why = f"hosts are numbered from 0, so that {nodes.number} of them end at {nodes.number - 1}"
+        yield Clash(rank.name, rank.ref, why, f"Write a number from 0 to {nodes.number - 1}.", (nodes.ref,))
 
 
 def _unread(launches: list[Launch]) -> Iterator[Clash]:

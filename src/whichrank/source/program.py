@@ -235,7 +235,7 @@ class _Program(Struct):
                 elif isinstance(item, ast.Constant) and (plain := _PLAIN.fullmatch(str(item.value))):
                     why = "a line of the script that does not export it: the programs below don't see it"
                     if counts(plain[1]):
-                        self.out.lost.append(Lost(plain[1], self.ref(item), why, f"Write: export {item.value}"))
+                        self.out.lost.append(Lost(plain[1], self.ref(item), why, f"Write: export {plain.group()}"))
 
     def late(self, names: frozenset[str], dead: set[ast.AST]) -> None:
         try:

@@ -56,4 +56,6 @@ def _copied(assignment: Assignment) -> tuple[str, str] | None:
         return f"the typographic quotes are part of the value {text}", "Write plain quotes."
     if assignment.name == "MASTER_ADDR" and re.fullmatch(r"(?:\w+://)?[^:/\s]+:\d{2,5}", text):
         return "it takes the host alone, without a port", "Put the port into MASTER_PORT."
+    if assignment.name == "MASTER_ADDR" and re.match(r"\w{2,10}://", text):
+        return "it takes the host alone, without a scheme", "Write the name or address of the host."
     return None

@@ -32,6 +32,8 @@ _LOADERS = re.compile(
     r"(?:--)?(?:[\w-]{1,40}\.){0,4}(?:data[-_]?(?:loader|loading)?[-_])?(?:num[-_]?)?(?:data[-_]?)?(?:loader[-_]?)?(?:num[-_]?)?workers"
     r"(?:[-_]per[-_](?:gpu|rank|device))?"
 )
+_TIMEOUT = re.compile(r"--ddp[-_]timeout")  # of transformers.TrainingArguments, in seconds: 1800 by default
+_LONG_S = 300_000
 _CONFIG = re.compile(r"--(?:deepspeed|ds)(?:[-_]config(?:[-_]file)?)?")
 _MODEL_PARALLEL = re.compile(
     r"(?:tensor|pipeline|model|sequence|context|expert|autotp)[\w-]{0,40}(?:parallel|size)|--(?:tp|pp|sp)\b"
@@ -44,6 +46,10 @@ def check(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
     for name, value in given:
         if _BACKEND.fullmatch(name):
             launch.backend = Told(name, value.text, shell.ref(value.line))
+        elif _TIMEOUT.fullmatch(name) and re.fullmatch(r"\d{6,12}", value.text) and int(value.text) >= _LONG_S:
+            why = f"the unit is seconds: these are {int(value.text) // 3600} hours"
+            fix = f"Write {int(value.text) // 1000}, if milliseconds were meant."
+            shell.clash(Clash(name, shell.ref(value.line), why, fix))
     launch.loaders = _number(shell, given, _LOADERS)
     if not launch.program:
         devices, nodes = _trainer(shell, command)

@@ -272,6 +272,8 @@ _ECHO = r"(?s)" r"\s*(?:echo|printf)\s+(?:-n\s+|(['\"])%s(?:\\n)?\1\s+)?(\S+|\"[
 
 def _printed(part: Piece, lookup: Lookup) -> Value | None:
     """`$(echo text)` is the text, `${#list[@]}` the length of a list; what most commands print is not known."""
+    if part.kind == "other" and part.text.startswith("$(("):
+        return _computed(part.text, lookup)
     if part.kind == "other":
         counted = re.fullmatch(r"#(\w+)\[[@*]\]", part.text)
         return _length(lookup(counted[1]), lookup) if counted else None
@@ -279,6 +281,55 @@ def _printed(part: Piece, lookup: Lookup) -> Value | None:
         return lookup(host_lists.LINES_OF + file)
     match = re.fullmatch(_ECHO, part.text) if part.kind == "command" else None
     return expand(match[2], lookup) if match else None
+
+
+_TERMS = re.compile(r"\s*(?:(\d{1,12})|\$?\{?([A-Za-z_]\w{0,80})\}?|([-+*/%()]))")
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
+_MOST_TERMS = 40
+
+
+def _computed(text: str, lookup: Lookup) -> Value | None:
+    """`$((NODES * GPUS))` of numbers that are known."""
+    inner = text[3:].removesuffix("))").rstrip()
+    terms: list[int | str] = []
+    fixed, at = True, 0
+    while at < len(inner) and len(terms) < _MOST_TERMS:
+        match = _TERMS.match(inner, at)
+        if not match:
+            return None
+        digits, name, sign = match.groups()
+        if name:
+            value = lookup(name)
+            if value is None or value.items is not None or not re.fullmatch(r"\d{1,12}", value.text):
+                return None
+            digits, fixed = value.text, fixed and value.fixed
+        terms.append(sign or int(digits))
+        at = match.end()
+    found = _sum(terms, 0) if at >= len(inner) else None
+    return Value(str(found[0]), fixed) if found is not None and found[1] == len(terms) and found[0] >= 0 else None
+
+
+def _sum(terms: list[int | str], at: int, least: int = 1) -> tuple[int, int] | None:
+    """The number that terms from here on make, and where it ends; operators that bind less are left over."""
+    first = terms[at] if at < len(terms) else ""
+    inner = _sum(terms, at + 1) if first == "(" else None
+    if inner is not None and inner[1] < len(terms) and terms[inner[1]] == ")":
+        left, at = inner[0], inner[1] + 1
+    elif isinstance(first, int):
+        left, at = first, at + 1
+    else:
+        return None
+    while at < len(terms) and (binds := _PRECEDENCE.get(str(terms[at]), 0)) >= least:
+        right = _sum(terms, at + 1, binds + 1)
+        if right is None or (terms[at] in {"/", "%"} and right[0] == 0):
+            return None
+        number = right[0]
+        left = {
+            "+": left + number, "-": left - number, "*": left * number,
+            "/": left // (number or 1), "%": left % (number or 1),
+        }[str(terms[at])]  # fmt: skip
+        at = right[1]
+    return left, at
 
 
 def _length(value: Value | None, lookup: Lookup) -> Value | None:
