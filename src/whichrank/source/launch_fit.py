@@ -10,7 +10,7 @@ from whichrank.model.evidence import Ref
 from whichrank.records.launches import OF_ITS_OWN, Count, Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Clash, SettingsFile
 
-_LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?"
+_LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|\[?::1?\]?"
 _WAITS_FOR_ITSELF = "every host waits for itself there: the address of the first host is needed on all of them"
 _FIRST_HOST = "Give the address of the first host."
 

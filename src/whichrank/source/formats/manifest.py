@@ -65,7 +65,7 @@ class Manifest(Struct):
     root: Node
     templated: bool = False
     form: str = ""
-    """"kubernetes", "compose", "sky", "dstack", "ray", "github", "no-environment", or empty."""
+    """"kubernetes", "compose", "sky", "dstack", "ray", "github", "ansible", "no-environment", or empty."""
     kind: str = ""
     group: str = ""
     elsewhere: list[other_parts.Elsewhere] = field(default_factory=list)
@@ -104,6 +104,8 @@ class Manifest(Struct):
         """The form of the file, by its keys."""
         keys = {key.text for key, _ in self.root.pairs}
         kind = self.root.get("kind")
+        if any(item.get("tasks") is not None and item.get("hosts") is not None for item in self.root.items):
+            self.form = "ansible"
         if "apiVersion" in keys and kind is not None:
             self.form, self.kind = "kubernetes", kind.text
         elif "services" in keys:
@@ -344,7 +346,7 @@ class Manifest(Struct):
             self.take(
                 run_script(text, self.out.label, line, self.lines, given, size),
                 scope,
-                apart=name == "setup" or self.form == "github",
+                apart=name == "setup" or self.form in {"github", "ansible"},
             )
             return
         scalars = [item for item in node.items if item.kind == "scalar"]

@@ -165,13 +165,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
         raw = field.raw.removeprefix(f"{name}=") if field is not None else ""
         if field is not None and (many := rank_numbers.names_many_hosts(raw)):
             shell.clash(rank_numbers.not_one_host(name, many, shell.ref(field.line)))
-    file = option(command, frozenset({"--hostfile", "-H"})) if launch.program == "deepspeed" else None
-    if file is not None and (written := written_before(file, shell.files)) is not None:
-        for host, one, two in hostfile.twice(written.text):
-            refs = (shell.ref(written.line + at - 1) for at in (two, one))
-            shell.clash(hostfile.clash(host, *refs, of_deepspeed=True))
-    if file is not None and (hosts := host_file(file, shell.files)) is not None:
-        launch.hosts = _count(shell, hosts[0])
+    _hosts_of_deepspeed(shell, launch, command)
     ids = option(command, frozenset({"--gpu_ids", "--gpu-ids"})) if launch.program == "accelerate" else None
     if ids is not None and re.fullmatch(r"\d+(?:,\d+)*", ids.text):
         launch.visible = Count(len(ids.text.split(",")), shell.ref(ids.line), "--gpu_ids")
@@ -186,6 +180,20 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.itself = _named_after_itself(shell, launch, command)
     launch.drawn = _drawn(shell, command)
     launch.last = _last_host(shell, launch, command)
+
+
+def _hosts_of_deepspeed(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
+    """The hostfile that the script writes: its hosts, and the GPUs of each (slots)."""
+    file = option(command, frozenset({"--hostfile", "-H"})) if launch.program == "deepspeed" else None
+    if file is not None and (written := written_before(file, shell.files)) is not None:
+        for host, one, two in hostfile.twice(written.text):
+            refs = (shell.ref(written.line + at - 1) for at in (two, one))
+            shell.clash(hostfile.clash(host, *refs, of_deepspeed=True))
+    if file is not None and (hosts := host_file(file, shell.files)) is not None:
+        launch.hosts = _count(shell, hosts[0])
+        slots = hosts[1].number // hosts[0].number if hosts[1] is not None else 0
+        if slots and launch.per_host is not None and launch.per_host.number > slots:
+            launch.gpus = Count(slots, launch.hosts.ref if launch.hosts else launch.ref, hosts[0].said)
 
 
 def one_port(shell: Interpreter, branches: list[list[Launch]]) -> None:
@@ -291,12 +299,14 @@ def _drawn(shell: Interpreter, command: list[Field]) -> tuple[Told, ...]:
 
 
 def is_random(raw: str) -> bool:
+    if re.search(r"(?:\$\(|`)\s*date\s+[\"']?\+[^)`]{0,40}%[sNS]", raw):
+        return True
     return bool(re.search(r"\$\{?RANDOM\b|\bRANDOM\s*[%+*/)]|(?:\$\(|`)\s*(?:shuf|uuidgen)\b", raw))
 
 
 _OWN_NAME = re.compile(
     r"(?:\$\(|`)\s*(?:hostname\b|uname -n|/bin/hostname|ip\s(?:-\w+\s+){0,4}(?:a|addr|address|route)\b|ifconfig\b)"
-    r"|\$(?:HOSTNAME\b|\{HOSTNAME\})"
+    r"|\$(?:HOSTNAME\b|\{HOSTNAME\}|\{?SLURMD_NODENAME\b)"
 )
 _OTHER_NAME = re.compile(r"\|\s*(?:sed|tr|perl)\b|\|\s*cut\s[^|]{0,40}-d\s*['\"]?-|\|\s*awk\s+-F\s*['\"]?-")
 

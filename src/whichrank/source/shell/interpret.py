@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 
-from whichrank.facts.variables.environment import catalogue
+from whichrank.facts.variables.environment import catalogue, counts
 from whichrank.facts.variables.releases import Release
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import Launch
@@ -320,6 +320,7 @@ class Interpreter:
             if self.blanks(word.raw.removeprefix("$"), words[index + 1 :], word, dollar=word.raw.startswith("$")):
                 return
             if _ASSIGNS.fullmatch(word.raw):
+                self.cut_short(word, words[index + 1 : index + 2])
                 self.assignment(word, env, sure=sure, exported=exports)
                 continue
             if documents.loads_file(word.raw):
@@ -327,6 +328,10 @@ class Interpreter:
                 continue
             for item in fields(word, self.lookup(env)):
                 name, equals, value = item.text.partition("=")
+                if equals and name != name.strip() and name.strip() in catalogue():
+                    why = "a name ends with a blank here, which the shell refuses"
+                    fix = f"Write: export {name.strip()}={value.strip()}"
+                    self.lost(Lost(name.strip(), self.ref(item.line), why, fix, "error"))
                 if item.text.startswith("-") or not re.fullmatch(r"[A-Za-z_]\w*", name):
                     continue
                 if equals:
@@ -337,6 +342,19 @@ class Interpreter:
                     env.variables[name] = env.variables[name]._replace(exported=False)
                     self.drop(env.variables[name], env)
 
+    def cut_short(self, word: Word, following: list[Word]) -> None:
+        """`export NAME=a, b` and `export NAME= a`: the value ends at the blank."""
+        name, _, value = word.raw.partition("=")
+        if (value and not value.endswith(",")) or not following or not counts(name):
+            return
+        if not re.match(r"[-#$\"'`]|[^=]*=", following[0].raw):
+            why = f"the value ends at the blank: {following[0].raw} is no part of it"
+            self.lost(Lost(name, self.ref(word.line), why, f"Write: export {name}={value}{following[0].raw}", "error"))
+
+    def lost(self, found: Lost) -> None:
+        if found not in self.out.lost:
+            self.out.lost.append(found)
+
     def blanks(self, name: str, following: list[Word], word: Word, *, dollar: bool = False) -> bool:
         """`NAME = value` and `export $NAME=value`, which set nothing."""
         name, equals, _ = name.partition("=")
@@ -344,12 +362,11 @@ class Interpreter:
         if name not in catalogue() or not (apart or (dollar and equals)):
             return False
         why = "a shell takes no blanks around =" if apart else f"$ in front of the name puts the value of {name} there"
-        lost = Lost(name, self.ref(word.line), f"{why}: this sets nothing", f"Write: export {name}=value", "error")
-        if lost not in self.out.lost:
-            self.out.lost.append(lost)
+        self.lost(Lost(name, self.ref(word.line), f"{why}: this sets nothing", f"Write: export {name}=value", "error"))
         return True
 
     def command(self, command: list[Field], node: Simple | None, env: Environment, *, sure: bool) -> None:
+        command = self.not_set(command)
         program = launchers.base(command[0])
         redirects = node.redirects if node is not None else []
         self.called.update(f.text for f in command if f.text in self.functions)
@@ -364,6 +381,18 @@ class Interpreter:
         for redirect in redirects:
             if redirect.body and program in _PRINTS:
                 texts.document(self, redirect, redirects, env)
+
+    def not_set(self, command: list[Field]) -> list[Field]:
+        """`$OPTIONS torchrun …`: NAME=VALUE that comes out of a variable is taken for the name of a program."""
+        count = 0
+        while count + 1 < len(command) and re.match(r"[A-Z]\w*=", command[count].text):
+            name = command[count].text.partition("=")[0]
+            if not command[count].raw.startswith("$") or not counts(name):
+                break
+            why = f"it comes out of {command[count].raw}, and the shell takes it for the name of a program"
+            self.lost(Lost(name, self.ref(command[count].line), why, f"Write: env {command[count].raw} …", "error"))
+            count += 1
+        return command[count:]
 
     def call(
         self, name: str, command: list[Field], env: Environment, *, sure: bool, body: list[Step] | None = None

@@ -155,6 +155,8 @@ def behind(
             texts.python_program(shell, body)
         elif program != "kubectl":
             texts.inner(shell, documents.unescaped(body), body.body_line, inner, sure=sure)
+    elif reader in SHELLS and found.remote and any(r.operator == "<" for r in redirects):
+        arrive(shell, inner)  # a script that goes there by its input
     elif found.script:
         joint = next((word for word in command if word.text in {"&&", "||", ";", "|"}), None)
         if joint is not None and program in SHELLS:

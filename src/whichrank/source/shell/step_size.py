@@ -72,6 +72,8 @@ def _srun(words: list[str], line: int, job: Allocation) -> Allocation:
     size = size._replace(slots=places._replace(exact=False) if places is not None else None)
     if size.started is not None:
         size = size._replace(tasks=None)
+    elif size.tasks is None and size.nodes == job.nodes:
+        size = size._replace(started=job.started)
     one = size.nodes is not None and size.nodes.number == 1 and job.nodes != size.nodes
     if one or any(re.match(r"-[wxr]|--(?:nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
         size = size._replace(nodes=None, started=None)
