@@ -78,6 +78,8 @@ class Manifest(Struct):
     pod: Node | None = None
     """Its description: the map that has its containers."""
     networks: pod_networks.Networks | None = None
+    block: Node | None = None
+    """Of values of a chart: the map that is read at present."""
 
     def read(self) -> None:
         self.recognise()
@@ -165,7 +167,9 @@ class Manifest(Struct):
                     self.networks = pod_networks.plain(node)
         elif not self.form:
             self.networks = pod_networks.of_values(node) or self.networks
+        around, self.block = self.block, None if self.form else node
         self.parts(node, scope, path, depth)
+        self.block = around
         self.around, (self.volumes, self.networks, self.pod) = kept, pod
 
     def parts(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
@@ -355,7 +359,8 @@ class Manifest(Struct):
             return
         if name in {"command", "cmd", "entrypoint"}:
             words = [(item.text, *self.body(item)) for item in scalars]
-            self.take(run_command(words, self.out.label, self.lines, given or []), scope)
+            size = Allocation(None, workload.gpus(self.block)) if self.block is not None else None
+            self.take(run_command(words, self.out.label, self.lines, given or [], size), scope)
             return
         if manifest_keys.OWN_SHELLS.fullmatch(name):
             for item in scalars:

@@ -16,7 +16,8 @@ from whichrank.source.shell.words import expand
 KIND = "supervisor"
 QUOTE_LIMIT = 300
 _PAIR = re.compile(
-    r"(?<![\w])([A-Za-z_]\w{0,80})[ \t]{0,8}=[ \t]{0,8}(\"[^\"]{0,4000}\"|'[^']{0,4000}'|[^,\s]{0,4000})\s{0,8}(?:,|$)"
+    r"(?<![^,\s])([A-Za-z_]\w{0,80})[ \t]{0,8}=[ \t]{0,8}"
+    r"(\"[^\"]{0,4000}\"|'[^']{0,4000}'|[^,\s]{0,4000})\s{0,8}(?:,|$)"
 )
 _FILLED_IN = re.compile(r"%\([^)]{0,80}\)[sd]")
 
