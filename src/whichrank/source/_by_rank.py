@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from whichrank.facts.variables.environment import must_match
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Clash
+from whichrank.source import rank_numbers
 from whichrank.source._constants import Constants
 from whichrank.source._environ import Pair, named, sets
 
@@ -30,6 +31,8 @@ def differ(
         one, other = (_set_in(body, environ, constants) for body in (node.body, node.orelse))
         for name in sorted({*one, *other}):
             texts = [constants.text(side[name][0]) if name in side else "" for side in (one, other)]
+            if what != "rank" and name.endswith("_FILE"):
+                continue  # hosts may keep the same thing in different places
             if not must_match(name) or texts[0] == texts[1] or any(UNKNOWN in text for text in texts):
                 continue
             place = (one.get(name) or other[name])[1]
@@ -46,6 +49,8 @@ def _depends_on(test: ast.expr, constants: Constants) -> str:
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return ""
     left, operator, right = test.left, test.ops[0], test.comparators[0]
+    if _is_host(left, constants) and rank_numbers.ALONE.search(ast.unparse(right)):
+        return ""
     if _is_host(left, constants) and isinstance(operator, ast.Eq | ast.NotEq | ast.In | ast.NotIn):
         return "host's name"
     if not _is_rank(left, constants) or isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot):

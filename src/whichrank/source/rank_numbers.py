@@ -20,6 +20,8 @@ _HOST_COUNT = re.compile(
     re.IGNORECASE,
 )
 _HOST_LIST = re.compile(r"(?:\w{0,40}_)?(?:hosts?|nodes?|machines|node_?list|host_?list|host_?names)", re.IGNORECASE)
+ALONE = re.compile(r"(?:^|[\W_])(?:dev|local|laptop|login|workstation|desktop|test)", re.IGNORECASE)
+"""In the name of a host that is no part of a job with others."""
 _ALONE = re.compile(r"[\"']?\$?\{?(\w+)\}?[\"']?")
 _TIMES = re.compile(r"\$\(\(\s*\$?\{?(?!1\b)\w+\}?\s*\*\s*\$?\{?(?!1\b)\w+\}?\s*\)\)")
 _LOCAL = frozenset({"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"})

@@ -6,7 +6,7 @@ devices of UCX that none of its transports uses; limits that cross; a log file w
 fit what it is given: more (or fewer) processes than GPUs, another number of hosts than the job has, more ranks than
 MPI or the scheduler has places for, a launcher per rank that starts ranks itself, more threads than CPUs; a launch
 line that every host runs and that says the same host number, its own host's name or a port of its own on each of
-them; $SLURM_PROCID that the batch script fills in before the tasks exist; WORLD_SIZE of one host; a list of hosts as
+them; $SLURM_PROCID (and its like) filled in before the tasks exist; WORLD_SIZE of one host; a list of hosts as
 an address; options of torchrun behind the script; two jobs on one port; directives behind the first command; too
 little /dev/shm or locked memory; an interface that the pod does not have; a branch on the rank that gives ranks
 different values of what all must share; a loopback address for several hosts; launch lines of one job that name
@@ -17,7 +17,10 @@ gloo; configurations of DeepSpeed and Accelerate that these refuse or ignore; lo
 that containers have by default; workers that are left more time to stop than what stops them; a batch script that
 starts torchrun on its first host only; units that hide the GPUs or the network; pods of an indexed job that don't run
 together; lines of $PBS_NODEFILE counted as hosts, where each rank has one; the last host of a list as the meeting
-point, while rank 0 is on the first; tasks of srun that are not the devices of Lightning's trainer.
+point, while rank 0 is on the first; tasks of srun that are not the devices of Lightning's trainer (its options, its
+configuration or its program); services of compose that look for each other at localhost; pods that name themselves as
+the meeting point; branches on a host's name that give hosts different values of what all must share; timeouts of
+process groups in another unit than they are read in.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.

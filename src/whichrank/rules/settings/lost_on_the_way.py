@@ -6,7 +6,8 @@ numbers as values in Kubernetes; values that are no strings in os.environ or env
 environment; sudo, ssh, srun and mpirun that don't pass a variable on; `$NAME` where nothing expands it (Environment= of
 systemd, variables of pods, commands without a shell) or something else does (make, compose); values that a template
 puts in without quotes; the index of a pod that has none; settings that only an init container, a container beside the
-one with the GPUs, the head of a Ray cluster or tasks of Determined without GPUs have.
+one with the GPUs, the head of a Ray cluster or tasks of Determined without GPUs have; copies of os.environ that are
+filled and thrown away; ConfigMaps and blocks of compose that no container takes.
 
 Why it happens: every format has its own way of reading NAME=VALUE.
 

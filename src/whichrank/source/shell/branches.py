@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.environment import must_match
 from whichrank.records.settings import UNKNOWN, Clash
+from whichrank.source import rank_numbers
 from whichrank.source.shell import documents, fitting
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import Environment, Variable
@@ -52,7 +53,7 @@ def condition(shell: Interpreter, node: If, env: Environment, *, sure: bool) -> 
     tests = [word.raw for test, _ in node.branches for step in test for word in getattr(step.node, "words", ())]
     if _BY_RANK.search(" ".join(tests)):
         _ranks_part(shell, ways, ends)
-    elif _by_host(shell, tests) and not any(re.search(r"[*?]|=~", word) for word in tests):
+    elif _by_host(shell, tests) and not any(re.search(r"[*?]|=~", w) or rank_numbers.ALONE.search(w) for w in tests):
         _differ(shell, ways, _BY_HOST)
     env.merge(ways)
 
@@ -80,6 +81,8 @@ def _by_host(shell: Interpreter, words: list[str]) -> bool:
 def _differ(shell: Interpreter, ways: list[Environment], why: str) -> None:
     """What must be equal on all ranks and is not after these ways; the rarest value is named."""
     for name in sorted({name for way in ways for name in way.variables if must_match(name)}):
+        if why is _BY_HOST and name.endswith("_FILE"):
+            continue  # hosts may keep the same thing in different places
         found = [way.variables.get(name) for way in ways if not way.ended]
         texts = Counter(variable.value.text if variable is not None else "" for variable in found)
         made = [made for variable in found if variable is not None for made in variable.made]
@@ -106,7 +109,8 @@ def case(shell: Interpreter, node: Case, env: Environment, *, sure: bool) -> Non
         way = env.copy()
         shell.walk(body, way, sure=False)
         ways.append(way)
-        by_host += [(stem[0], way)] if patterns != ["*"] and (stem := _NAME.match(patterns[0])) else []
+        stem = _NAME.match(patterns[0]) if not rank_numbers.ALONE.search(patterns[0]) else None
+        by_host += [(stem[0], way)] if stem else []
         ends.append(len(shell.out.launches))
     if ways:
         if _by_host(shell, [node.subject.raw]):
