@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 
+from whichrank.facts.variables.environment import must_match
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import OF_ITS_OWN, Count, Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Clash, SettingsFile
@@ -396,6 +398,23 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
     for first, second in combinations(lines, 2):
         if first.members == second.members:
             yield from _meeting(first, second)
+    yield from _shared(lines)
+
+
+def _shared(lines: list[Launch]) -> Iterator[Clash]:
+    """Settings that all members of a job must share; containers of a manifest are compared by their variables."""
+    if len(lines) < 2 or any(line.network or not _same_job(lines[0], line) for line in lines):
+        return
+    settings = [{told.name: told for told in line.of_nccl} for line in lines]
+    for name in sorted({name for each in settings for name in each if must_match(name)}):
+        texts = Counter(each[name].text if name in each else "" for each in settings)
+        if len(texts) < 2 or any(UNKNOWN in text for text in texts):
+            continue
+        told = [each[name] for each in settings if name in each]
+        rare = min(told, key=lambda each: texts[each.text])
+        why = "hosts of one job get different values of what all ranks must share"
+        also = tuple(dict.fromkeys(each.ref for each in told if each.ref != rare.ref))[:4]
+        yield Clash(name, rare.ref, why, "Give all hosts the same value.", also)
 
 
 def _same_port(launches: list[Launch]) -> Iterator[Clash]:

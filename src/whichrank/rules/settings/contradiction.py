@@ -19,7 +19,7 @@ starts torchrun on its first host only; units that hide the GPUs or the network;
 together; lines of $PBS_NODEFILE counted as hosts, where each rank has one; the last host of a list as the meeting
 point, while rank 0 is on the first; tasks of srun that are not the devices of Lightning's trainer (its options, its
 configuration or its program); services of compose that look for each other at localhost; pods that name themselves as
-the meeting point; branches on a host's name that give hosts different values of what all must share; timeouts of
+the meeting point; branches on a host's name, or lines for single hosts, that differ in what all must share; timeouts of
 process groups in another unit than they are read in.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in

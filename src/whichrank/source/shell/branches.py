@@ -144,8 +144,11 @@ def loop(shell: Interpreter, node: Loop, env: Environment, *, sure: bool) -> Non
                 env.variables[name] = Variable(Value(text, line=line), False)
             shell.walk(node.body, env, sure=sure)
         if not rows:
+            names = _read_in(node)
+            shell.unknown_rounds |= names
             _forget_counters(node.body, env)
             _rounds(shell, node.body, env, sure=False)
+            shell.unknown_rounds -= names
         return
     items = [f for word in node.words or [] for f in fields(word, shell.lookup(env))]
     if not all(item.known for item in items) or not items:
@@ -158,6 +161,13 @@ def loop(shell: Interpreter, node: Loop, env: Environment, *, sure: bool) -> Non
         env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
         _rounds(shell, node.body, env, sure=sure)
     shell.unknown_rounds.discard(node.name)
+
+
+def _read_in(node: Loop) -> set[str]:
+    """Variables that the condition of a loop reads: `while read -r host`."""
+    words = [word.raw for step in node.condition for word in getattr(step.node, "words", ())]
+    behind = words[words.index("read") + 1 :] if "read" in words else []
+    return {word for word in behind if re.fullmatch(r"[A-Za-z_]\w*", word)}
 
 
 def _forget_counters(body: list[Step], env: Environment) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from whichrank.records.settings import UNKNOWN
 from whichrank.source.shell import host_lists
-from whichrank.source.shell.tokens import Word, split_words, word_end
+from whichrank.source.shell.tokens import Word, split_words
 
 LONGEST = 1 << 17
 """Linux starts no program with a longer argument or variable."""
@@ -114,9 +114,7 @@ def _dollar(raw: str, index: int, quoted: bool, found: list[Piece]) -> int:
     if raw.startswith(("$'", '$"'), index) and not quoted:
         return index + 1
     if raw.startswith("$((", index):
-        end = word_end(raw[index:], 0) + index if raw.find("))", index) >= 0 else len(raw)
-        close = raw.find("))", index)
-        end = close + 2 if close >= 0 else len(raw)
+        end = _closing_sum(raw, index)
         found.append(Piece("other", raw[index:end], quoted, source=raw[index:end]))
         return end
     if raw.startswith(("$(", "${"), index):
@@ -132,6 +130,20 @@ def _dollar(raw: str, index: int, quoted: bool, found: list[Piece]) -> int:
         return name.end()
     found.append(Piece("text", raw[index], quoted))
     return index + 1
+
+
+_LONGEST_SUM = 400
+
+
+def _closing_sum(raw: str, index: int) -> int:
+    """Behind the brackets that close the `$((` at index; those inside are counted."""
+    depth = 0
+    for at in range(index + 1, min(len(raw), index + _LONGEST_SUM)):
+        depth += (raw[at] == "(") - (raw[at] == ")")
+        if depth == 0:
+            return at + 1
+    close = raw.find("))", index)
+    return close + 2 if close >= 0 else len(raw)
 
 
 def _closing(raw: str, index: int) -> int:
