@@ -321,7 +321,7 @@ def _said_hosts(file: SettingsFile) -> Iterator[Clash]:
 
 def _apart(launches: list[Launch]) -> Iterator[Clash]:
     """Ranks that the file starts one by one in containers with a network each."""
-    lines = [line for line in _numbered(launches) if line.network.startswith(OF_ITS_OWN) and not line.several]
+    lines = [line for line in _numbered(launches) if line.network.startswith(OF_ITS_OWN) and not line.several][:64]
     for line in lines:
         address = line.address
         others = [o for o in lines if o.members == line.members and o.network != line.network]

@@ -24,9 +24,12 @@ def tell(out: SettingsFile, documents: list[Node], lines: list[str]) -> None:
     def ref(line: int) -> Ref:
         return Ref(out.label, f"line {line}", lines[line - 1].strip()[:300] if 0 < line <= len(lines) else "")
 
+    told: dict[str, set[int]] = {}
+    for a in out.assignments:
+        if a.how != "build":
+            told.setdefault(a.name, set()).add(a.ref.line)
     for name, line, why, fix in (*_config_maps(documents), *_anchors(documents, lines)):
-        elsewhere = any(a.name == name and a.ref.line != line and a.how != "build" for a in out.assignments)
-        if counts(name) and not elsewhere:
+        if counts(name) and not told.get(name, set()) - {line}:
             out.lost.append(Lost(name, ref(line), why, fix))
 
 
@@ -35,17 +38,18 @@ Unused = tuple[str, int, str, str]
 
 def _config_maps(documents: list[Node]) -> Iterator[Unused]:
     """Those of a file that also has the pods with the GPUs."""
-    uses: list[tuple[str, str]] = []
+    uses: dict[str, set[str]] = {}
     for document in documents:
-        uses += _uses(document)
-    if not any(way in {"nvidia.com/gpu", "amd.com/gpu"} for _, way in uses):
+        for used, way in _uses(document):
+            uses.setdefault(used, set()).add(way)
+    if not any(way in {"nvidia.com/gpu", "amd.com/gpu"} for ways in uses.values() for way in ways):
         return
     for document in documents:
         kind, metadata, data = document.get("kind"), document.get("metadata"), document.get("data")
         name = metadata.get("name") if metadata is not None else None
         if kind is None or kind.text != "ConfigMap" or name is None or data is None or TEMPLATE in name.text:
             continue
-        ways = {way for used, way in uses if used == name.text}
+        ways = uses.get(name.text, set())
         fix = f"Add envFrom: [{{configMapRef: {{name: {name.text}}}}}] to the container."
         if not ways:
             why = f"no container of this file takes the ConfigMap {name.text}"
