@@ -27,6 +27,16 @@ class HostName(Struct, frozen=True):
     names: tuple[str, ...]
 
 
+class HostSection(Struct, frozen=True):
+    """From this line on a text is of one host, by a heading or a command that somebody typed; None: of no host."""
+
+    ref: Ref
+    line: int
+    host: str | None = None
+    sure: bool = True
+    """Whether the line can only mean a host; else other evidence, or its likes in the text, must confirm the name."""
+
+
 class TimeService(Struct, frozen=True):
     """What the time service of a host says of its clock."""
 

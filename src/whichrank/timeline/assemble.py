@@ -42,7 +42,7 @@ from whichrank.timeline.job_state.own_reports import without_own_reports
 from whichrank.timeline.job_state.trials import without_failed_trials
 
 if TYPE_CHECKING:
-    from whichrank.records.nccl import CommCalls
+    from whichrank.records.nccl import CommCalls, NcclProcess
     from whichrank.timeline.steps.analysis import Steps
 
 E = TypeVar("E", bound=Event)
@@ -53,10 +53,13 @@ _FRAME = re.compile(r"\s{0,12}[\w<>.]{1,120} \([^()]{1,300}:\d{1,7}\)\s{0,8}$")
 
 def build_case(records: Iterable[Any]) -> Case:
     """Choose the run, line up what belongs to it, and say what was left out."""
-    pile = _in_the_stated_year(_with_hosts_of_files(without_own_reports(records)))
+    told = without_own_reports(records)
+    host_names = names_of_addresses(of_kind(told, "host.HostName"), _processes_in(told))
+    placed, headed = _with_hosts(_called(told, host_names))
+    pile = _in_the_stated_year(placed)
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = of_kind(pile, "nccl.NcclLog")
-    nccl = [process for log in logs for process in log.processes]
+    nccl = _processes_in(pile)
     ras = of_kind(pile, "ras.RasReport")
     stacks = [r for r in pile if isinstance(r, ProcessStack)]
     events = with_year(
@@ -72,7 +75,7 @@ def build_case(records: Iterable[Any]) -> Case:
     people = meet(dumped, world, nccl, ras, events, stacks, placements, hosts)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}
-    told = without_failed_trials(read_by_others(pile))
+    messages = without_failed_trials(read_by_others(pile))
     return Case(
         lineup=lineup or calls,
         calls=calls,
@@ -85,7 +88,7 @@ def build_case(records: Iterable[Any]) -> Case:
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
         outline=joined(of_kind(pile, "outline.Outline")),
-        sightings=_blamed(_placed(_in_stacks(_as_raised(told, events), stacks, people), people), people),
+        sightings=_blamed(_placed(_in_stacks(_as_raised(messages, events), stacks, people), people), people),
         trials=of_kind(pile, "trial.Trial"),
         complaints=of_kind(pile, "trial.Complaint"),
         clues=of_kind(pile, "clue.CodeClue"),
@@ -95,7 +98,8 @@ def build_case(records: Iterable[Any]) -> Case:
         handling=_handled(stacks, people),
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
-        host_names=names_of_addresses(of_kind(pile, "host.HostName"), nccl),
+        host_names=host_names,
+        headed_hosts=headed,
         host_clocks=clocks,
         guards=of_kind(pile, "guard.GuardFile"),
         steps=_profiles(pile),
@@ -103,24 +107,52 @@ def build_case(records: Iterable[Any]) -> Case:
     )
 
 
-def _with_hosts_of_files(pile: Sequence[Any]) -> list[Any]:
-    """Statements and stacks with the host that their file is of, where they don't name one."""
-    told = [r for r in pile if isinstance(r, _Told)]
-    if not told:
+def _processes_in(pile: Iterable[Any]) -> list[NcclProcess]:
+    return [process for log in of_kind(pile, "nccl.NcclLog") for process in log.processes]
+
+
+def _called(pile: Sequence[Any], names: dict[str, str]) -> list[Any]:
+    """Hosts by their names where a launcher or a list gives their address, as Ray does."""
+    if not names:
         return list(pile)
+    return [_on_host(r, names[r.host]) if isinstance(r, _Told | Placement) and r.host in names else r for r in pile]
+
+
+def _with_hosts(records: Sequence[Any]) -> tuple[list[Any], frozenset[str]]:
+    """Statements and stacks with their host, where they don't name one: by the heading above, else by their file. Also
+    the hosts that headings name."""
+    told = [r for r in records if isinstance(r, _Told)]
+    if not told:
+        return list(records), frozenset()
+    named = {r.host for r in told if r.host} | {process.host for process in _processes_in(records) if process.host}
+    named |= {r.host for r in records if isinstance(r, Placement) and r.host}
+    pile, headed = _below_headings(records, named)
+    named |= headed
     from whichrank.timeline.identity.file_hosts import hosts_of_files
 
-    named = {r.host for r in told if r.host} | {
-        p.host for r in of_kind(pile, "nccl.NcclLog") for p in r.processes if p.host
-    }
-    named |= {r.host for r in pile if isinstance(r, Placement) and r.host}
-    hosts = hosts_of_files((_source(r) for r in told), named - {"localhost"})
+    sources = {_source(r) for r in told} | {r.source for r in records if isinstance(r, Progress)}
+    hosts = hosts_of_files(sources, named - {"localhost"})
     if not hosts:
-        return list(pile)
+        return pile, headed
     return [
         _on_host(r, hosts[_source(r)]) if isinstance(r, _Told) and r.host is None and _source(r) in hosts else r
         for r in pile
-    ]
+    ], headed
+
+
+def _below_headings(pile: Sequence[Any], named: set[str]) -> tuple[list[Any], frozenset[str]]:
+    sections = of_kind(pile, "host.HostSection")
+    if not sections:
+        return list(pile), frozenset()
+    from whichrank.timeline.identity.sections import Sections
+
+    known = Sections(sections, named)
+    return [
+        _on_host(r, host)
+        if isinstance(r, _Told | Placement) and r.host is None and (host := known.host_at(_source(r), _line(r)))
+        else r
+        for r in pile
+    ], known.hosts
 
 
 def _in_the_stated_year(pile: list[Any]) -> list[Any]:
@@ -146,12 +178,24 @@ def _moved(record: Event | Progress, apart: dict[str, int]) -> Event | Progress:
     return structs.replace(record, time_ns=time, after_ns=after)
 
 
-def _on_host(record: _Told, host: str) -> _Told:
-    return structs.replace(record, host=host) if isinstance(record, Event) else replace(record, host=host)
+def _on_host(record: _Told | Placement, host: str) -> _Told | Placement:
+    if isinstance(record, ProcessStack):
+        return replace(record, host=host)
+    ref = replace(record.ref, host=host)
+    if isinstance(record, Event):
+        return structs.replace(record, host=host, ref=ref)
+    return replace(record, host=host, ref=ref)
 
 
-def _source(record: _Told) -> str:
+def _source(record: _Told | Placement) -> str:
     return record.source if isinstance(record, ProcessStack) else record.ref.source
+
+
+def _line(record: _Told | Placement) -> int:
+    if not isinstance(record, Placement):
+        return record.line
+    number = record.ref.locator.removeprefix("line ")
+    return int(number) if number.isdecimal() else 0
 
 
 def _profiles(pile: Iterable[Any]) -> Steps | None:

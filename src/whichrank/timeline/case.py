@@ -107,6 +107,8 @@ class Case(Struct, dict=True):
     has_dumps: bool = False
     host_names: dict[str, str] = field(default_factory=dict)
     """By address, where a table tells it."""
+    headed_hosts: frozenset[str] = frozenset()
+    """Those under whose names a text has sections."""
     host_clocks: dict[str, HostClock] = field(default_factory=dict)
     """By host, where they were measured while the job ran."""
     guards: list[GuardFile] = field(default_factory=list)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.evidence.readers.test_ib_state import ports
 from tests.evidence.readers.test_nvidia_smi import gpus, write
-from whichrank.evidence.text.host_marks import host_above
+from whichrank.evidence.text.host_marks import host_above, mark_of
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,40 @@ def test_ports_below_a_heading_and_gpus_below_a_prompt(tmp_path):
     row = "index, uuid, temperature.gpu\n0, GPU-11111111-2222-3333-4444-555555555555, 41\n"
     told = write(tmp_path, "".join(f"[root@{host} ~]# {query}{row}" for host in ("node7", "node8")))
     assert [gpu.host for gpu in gpus(told)] == ["node7", "node8"]
+
+
+@pytest.mark.parametrize(
+    ("line", "host", "sure"),
+    [
+        ("$ ssh node7 dmesg -T | tail", "node7", True),
+        ("ops@login:~$ ssh -o BatchMode=yes root@alpha dmesg", "alpha", True),
+        ("$ kubectl logs trainer-2 --tail 50", "trainer-2", True),
+        ("$ kubectl -n ml exec -it pod/trainer-2 -- nvidia-smi", "trainer-2", True),
+        ("+ srun --overlap -w node7 dmesg", "node7", True),
+        ("node7 | CHANGED | rc=0 >>", "node7", True),
+        ("[1] 14:02:47 [SUCCESS] node7", "node7", True),
+        ("==> logs/node7.log <==", "node7", False),
+        ("== dmesg on node7 ==", "node7", False),
+        ("-- gx-31 --", "gx-31", False),
+        ("# tn-a 10.20.4.11, py-spy dump at 11:48", "tn-a", False),
+        ("## host node7 (ranks 0-7)", "node7", False),
+        ("[node7]", "node7", False),
+        ("**node7**", "node7", False),
+        ("node7:", "node7", False),
+        ("After the crash, on hgx-b12:", "hgx-b12", False),
+        ("=== summary ===", None, True),
+        ("### rank 3 (local 3) pid 4011", None, True),
+        ("--- rank-3 ---", None, True),
+        ("==> rank3.log <==", None, False),
+        ("$ nvidia-smi", None, True),
+    ],
+)
+def test_whose_lines_follow(line, host, sure):
+    mark = mark_of(line)
+    assert mark is not None
+    assert (mark.host, mark.sure) == (host, sure)
+
+
+@pytest.mark.parametrize("line", ["step 10 loss 2.3", "- node7: nothing there", "Traceback (most recent call last):"])
+def test_lines_that_head_nothing(line):
+    assert mark_of(line) is None

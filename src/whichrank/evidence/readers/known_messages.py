@@ -66,7 +66,8 @@ _OUTPUT = re.compile(
 )
 _MARKS = (b"NCCL ", b"arning: ", b"WARNING", b"ERROR", b"INFO", b".py:", b".cpp:", b".cc:", b".cu:")
 """Marks of lines that a program printed, and what stands in each of them."""
-_BEGINS = re.compile(rb"\s{0,8}File |\[|\d{4}-\d\d")
+_BEGINS = re.compile(rb"\s{0,8}File |\[(?!\d\d?:\d\d\] [A-Za-z])|\d{4}-\d\d")
+"""How lines of programs begin; `[09:14] anya: ` is a person's."""
 
 
 def sniff(head: bytes, name: str) -> bool:

@@ -3,7 +3,8 @@
 Read are tables with a header (`RANK PID HOST`; `scontrol listpids`), lines such as `13 -> node2/5`, lines with names
 and values (`rank=13 host=node2 pid=4410 local_rank=5`), which many programs print when they start, the list of
 processes of `ps` with `RANK=13` in the command, words and values one after the other (`rank 13 pid 4410 on node2`),
-hosts with all of their ranks (`node1 (ranks 0-7), node2 (ranks 8-15)`), what DeepSpeed's launcher prints
+hosts with all of their ranks (`node1 (ranks 0-7), node2 (ranks 8-15)`), hosts in the order of their ranks with as many
+each (`32 ranks on node1..node4, 8 each`), what DeepSpeed's launcher prints
 (`{'node1': [0, 1], 'node2': [0, 1]}`, `process 4410 spawned with command: […, '--local_rank=5']`), and lines whose
 prefix says both the rank and the host. The elastic agent of a host says which ranks it starts (`global_ranks=[8, 9]`).
 """
@@ -80,8 +81,9 @@ _INTRODUCES = re.compile(
     r"(?P<items>(?:[,;(]{0,2} \(?(?:local[_ ]rank|world[_ ]size|gpu|pid|host|hostname|node|on) [\w.:-]{1,80}){1,6})",
     re.IGNORECASE,
 )
-"""`rank 5 local_rank 1 pid 4410 host node7`, `rank 2 of 4 on node3`, `rank 5 (node n7)`, `[n7 rank 5 pid 4410]`."""
-_HOST_BEFORE = re.compile(rf"\[(?=\S{{0,80}}[\d-])({_HOST}) rank \d")
+"""`rank 5 local_rank 1 pid 4410 host node7`, `rank 2 of 4 on node3`, `rank 5 (node n7)`, `[n7 rank 5 pid 4410]`,
+`[n7] rank 5 pid 4410`."""
+_HOST_BEFORE = re.compile(rf"\[(?=\S{{0,80}}[\d-])({_HOST})(?: |\]:? )rank \d")
 _ITEM = re.compile(r"(local[_ ]rank|gpu|pid|host|hostname|node|on) ([\w.:-]{1,80})", re.IGNORECASE)
 _ITEM_OF = {"local rank": "local_rank", "hostname": "host", "node": "host", "on": "host"}
 _WORLD = re.compile(r"WORLD INFO DICT: \{([^{}]{1,400000})\}")
@@ -99,12 +101,27 @@ _RANGE = re.compile(
 """`node1 (ranks 0-7)`, `node1: ranks 0..7`, `ranks 0-7 on node1`."""
 _RANGE_WITHIN = re.compile(r"ranks? ?[:=]? ?\[?\d{1,7} ?(?:-|\.\.|–|to) ?\d")
 """What stands in all of them, found sooner."""
+_EACH = re.compile(
+    r"\b(\d{1,2}) (?:GPUs?|ranks?|proc(?:esse)?s|workers)? ?(?:each|per (?:node|host|machine))\b", re.IGNORECASE
+)
+_IN_ORDER = re.compile(r"\bin (?:this |that )?order\b|\bnode[ _]ranks? 0 ?(?:\.\.|-|to|,)|\brank ?= ?\d", re.IGNORECASE)
+_IN_ALL = re.compile(r"\b(\d{1,6}) (?:ranks|GPUs|processes)\b", re.IGNORECASE)
+_SPAN = re.compile(
+    r"\b([A-Za-z][\w-]{0,40}?)(\d{1,5})(?: ?\.\.\.? ?| to | ?– ?)\1(\d{1,5})\b"
+    r"|\b([A-Za-z][\w-]{0,40})\[(\d{1,5})-(\d{1,5})\]"
+)
+"""`node1..node4`, `node[1-4]`."""
+_NAME_OF_MANY = re.compile(r"(?<![\w.-])(?=\S{0,40}\d)[A-Za-z][\w-]{1,62}(?![\w.-])")
+_DIGITS = re.compile(r"\d+")
 _MOST_OF_HOST = 64
+_MOST_HOSTS = 4096
 _AGENT = re.compile(
     r"\bglobal_ranks=\[(\d{1,7}(?:, ?\d{1,7}){0,63})\]|\bgroup_rank=(\d{1,6})\b.{1,80}\blocal_world_size[ =](\d{1,2})\b"
 )
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
-_NO_MAP = (".py", ".md", ".rst", ".html", ".json", ".yaml", ".yml")
+_NEEDED = (b"rank", b"globalid", b" each", b" per node", b" per host")
+"""One of these stands in every list."""
+_NO_MAP = (".py", ".rst", ".html", ".json", ".yaml", ".yml")
 
 Row = tuple[int, str, dict[str, str]]
 
@@ -112,7 +129,7 @@ Row = tuple[int, str, dict[str, str]]
 def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning lists ranks with where they run."""
     low = lowered(head)
-    if not is_text(head) or not (b"rank" in low or b"globalid" in low) or name.lower().endswith(_NO_MAP):
+    if not is_text(head) or not any(map(low.__contains__, _NEEDED)) or name.lower().endswith(_NO_MAP):
         return False
     if len(head) < _HEAD:
         return True  # all of a small file: `read` looks at the same lines
@@ -197,6 +214,7 @@ def rows(text: str) -> list[Row]:
         list(_processes(lines)) if "RANK=" in text else [],
         _by_deepspeed(lines) if "WORLD INFO DICT" in text or "spawned with command" in text else [],
         _ranges(lines) if _RANGE_WITHIN.search(text) else [],
+        _shares(lines) if " each" in low or " per " in low else [],
         _by_agent(lines) if "group_rank=" in low else [],
     )
     return max(shapes, key=len)
@@ -354,6 +372,37 @@ def _ranges(lines: list[tuple[int, str]]) -> list[Row]:
                     return []
     hosts = {values["host"] for _, _, values in found.values()}
     return list(found.values()) if len(hosts) > 1 and found.keys() == set(range(len(found))) else []
+
+
+def _shares(lines: list[tuple[int, str]]) -> list[Row]:
+    """Hosts in the order of their ranks, with as many each: only where one line says all of it."""
+    for number, whole in lines:
+        line = whole[:_LINE]
+        each = _EACH.search(line)
+        hosts = _hosts_in(line) if each else []
+        count = int(each[1]) if each else 0
+        if not 0 < count <= _MOST_OF_HOST or len(hosts) < 2:
+            continue
+        in_all = {int(number) for number in _IN_ALL.findall(line)}
+        if _IN_ORDER.search(line) or count * len(hosts) in in_all:
+            places = ((host, local) for host in hosts for local in range(count))
+            return [
+                (number, line, {"rank": str(rank), "host": host, "local_rank": str(local)})
+                for rank, (host, local) in enumerate(places)
+            ]
+    return []
+
+
+def _hosts_in(line: str) -> list[str]:
+    """The hosts that a line lists: the first and the last, or all of them."""
+    if span := _SPAN.search(line):
+        stem, first, last = (span[1], span[2], span[3]) if span[1] else (span[4], span[5], span[6])
+        numbers = range(int(first), min(int(last), int(first) + _MOST_HOSTS) + 1)
+        return [f"{stem}{number:0{len(first)}d}" for number in numbers]
+    families: dict[str, list[str]] = {}
+    for name in dict.fromkeys(_NAME_OF_MANY.findall(line)):
+        families.setdefault(_DIGITS.sub("#", name), []).append(name)
+    return max(families.values(), key=len, default=[])
 
 
 def _by_agent(lines: list[tuple[int, str]]) -> list[Row]:

@@ -51,6 +51,11 @@ _PRINTED = re.compile(
     r"|\((?:raylet|autoscaler\b[^)]{0,40}|\w{1,60}(?:\([^)]{0,40}\))? pid=\d{1,10}[^)]{0,80})\) "
 )
 """How lines of programs begin."""
+_CHAT = re.compile(
+    r"(?m)^[ \t]{0,4}\[?(?:\d{4}-\d\d-\d\d )?\d{1,2}:\d\d(?: [AP]M)?\]?,? "
+    r"(?:[<@]?[A-Za-z][\w.-]{0,30}(?: [A-Z][\w.-]{0,30})?>?:?) (?=[^\n]{0,400} )"
+)
+"""What a chat puts before the words of each: `[09:14] anya: `. Programs print the seconds too."""
 _ITEM = re.compile(r"^\s{0,12}(?:[-*+•]|\(?\d{1,2}[.)]) +")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _CLAUSE = re.compile(r"(?:,| but | however | whereas | while |;) ?", re.IGNORECASE)
@@ -205,7 +210,7 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning speaks of a change or a failure in sentences."""
     if not is_text(head) or name.lower().endswith(_NOT_PROSE):
         return False
-    text = head.translate(_AS_ZEROS).decode("utf-8", "replace")
+    text = _CHAT.sub("", head.translate(_AS_ZEROS).decode("utf-8", "replace"))
     return any(map(_shape_is_prose, text.split("\n")[:200]))
 
 
@@ -216,7 +221,7 @@ def read(item: Item) -> Reading:
     from whichrank.facts.phases import phase_in  # large patterns, and most evidence has no report
 
     records: list[Trial | Complaint] = []
-    text = item.read().decode("utf-8", "replace")
+    text = _CHAT.sub("- ", item.read().decode("utf-8", "replace"))
     document = item.label.lower().endswith(DOCUMENTS)
     spoken = document or _by_person(text)
     for line, row, change, outcome in tabled(text) if spoken else ():

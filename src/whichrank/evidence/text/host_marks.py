@@ -1,8 +1,12 @@
-"""Whose answer follows, where people ask several hosts and keep it in one file: headings and shell prompts."""
+"""Whose answer follows, where people ask several hosts and keep it in one file: headings, prompts, typed commands."""
 
 from __future__ import annotations
 
 import re
+
+from msgspec import Struct
+
+from whichrank.evidence.text.own_prefix import NO_HOST
 
 _HEADING = re.compile(
     r"\s{0,4}[=#*>-]{2,40} {0,4}(?=\S{0,40}[\d-])([A-Za-z][\w.-]{1,62})(?:: |:?\s{0,4}[=#*<-]{0,40}\s{0,4}$)"
@@ -14,6 +18,55 @@ PROMPT = (
 )
 """`[node1]$ `, `[root@node1 ~]# `, `user@node1:~$ `, `node1 # ibstat`."""
 _PROMPT = re.compile(PROMPT)
+_HOST = r"[A-Za-z][\w.-]{1,62}"
+_LIKE_A_HOST = rf"(?=\S{{0,40}}[\d-])({_HOST})"
+_ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
+_TYPED = re.compile(
+    r"[^$#>+\n]{0,80}[$#>+]{1,2} (?:sudo |timeout \d{1,5} )?"
+    rf"(?:ssh (?:-[A-Za-z] ?[\w=./]{{0,60}} ){{0,6}}(?:[\w.-]{{1,32}}@)?({_HOST}|{_ADDRESS})(?=\s|$)"
+    r"|kubectl (?:-[\w=-]{1,40} (?:[\w.-]{1,60} )?)?(?:logs|exec|describe pod) (?:-[\w=-]{1,30} ){0,4}"
+    rf"(?:pod/)?({_HOST})(?=\s|$)"
+    rf"|srun [^\n]{{0,80}}?(?:-w|--nodelist)[ =]({_HOST})(?=\s|$))"
+)
+"""`$ ssh node7 dmesg`, `user@login:~$ kubectl logs trainer-2`, `+ srun --overlap -w node7 nvidia-smi`."""
+_ANSWERED = re.compile(
+    rf"({_HOST}|{_ADDRESS}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)\b"
+    rf"|\[\d{{1,5}}\] [\d:]{{8}} \[(?:SUCCESS|FAILURE)\] ({_HOST})"
+)
+"""How Ansible and parallel-ssh begin the answer of a host."""
+_ABOUT = r"(?:[\w -]{1,60} (?:on|of|from|for) |(?:on|from|host|node|hostname|machine|server|pod)[:=]? {1,4})?"
+_TITLE = re.compile(
+    rf"\s{{0,4}}([=#*>~-]{{2,60}}|#) {{0,4}}{_ABOUT}{_LIKE_A_HOST}(?: {{1,4}}\(?({_ADDRESS})\)?)?"
+    r"(?::?\s{0,4}[=#*<>~-]{0,60}\s{0,4}$|(?:[:,]| \(| [|/-]) ?\S)",
+    re.IGNORECASE,
+)
+"""`== dmesg on node7 ==`, `--- node7`, `# node7 10.0.0.7, taken at 11:48`, `## host node7 (ranks 0-7)`."""
+_ANNOUNCED = re.compile(
+    rf"\s{{0,4}}(?:\[{_LIKE_A_HOST}\]|\*\*{_LIKE_A_HOST}:?\*\*:?|(?:.{{1,80}} on |{_ABOUT}){_LIKE_A_HOST} ?:"
+    rf"|(?:host|hostname|node|machine|server|pod)[:=] {{0,4}}{_LIKE_A_HOST})$",
+    re.IGNORECASE,
+)
+"""`[node7]`, `**node7**`, `node7:`, `Host: node7`, `dmesg of node7:`, `After the crash, on node7:`."""
+_FILE = re.compile(r"==> (?:\S{0,200}/)?([A-Za-z][^\s/.]{1,62})[^\s/]{0,40} <==$")
+"""How `tail` and `head` begin each of several files."""
+_OTHER_TITLE = re.compile(r"\s{0,4}([=#*~-]{2,60}|#) {0,4}[^\s=#*~-]")
+_AT = re.compile(rf"[\w.-]{{1,32}}@({_HOST})\(({_ADDRESS})\)(?::[^$#\n]{{0,60}})?[$#] ")
+"""A prompt with the address: `root@node7(10.0.0.7):/# `."""
+_BARE_PROMPT = re.compile(rf"{_LIKE_A_HOST} ?[$#>] (?=[a-z./])")
+_HERE = re.compile(r"\s{0,4}\$ \S")
+"""A command that was typed where the one before went to another host."""
+
+
+class Mark(Struct, frozen=True):
+    """A line that says of which host the next ones are."""
+
+    host: str | None
+    """None: of no host, or of all."""
+    sure: bool = True
+    """Whether it can only mean a host; else its likes or other evidence must confirm the name."""
+    address: str | None = None
+    mark: str = ""
+    """What decorates it: a title of the same look ends what it heads."""
 
 
 def host_above(line: str) -> str | None:
@@ -22,3 +75,35 @@ def host_above(line: str) -> str | None:
         return heading[1]
     prompt = _PROMPT.match(line)
     return prompt[1] or prompt[2] or prompt[3] if prompt else None
+
+
+def mark_of(line: str) -> Mark | None:
+    """What a line says of the host of those below it."""
+    typed = _TYPED.match(line)
+    if asked := typed or _ANSWERED.match(line):
+        return Mark(next(name for name in asked.groups() if name), mark="$" if typed else "|")
+    if prompt := _AT.match(line):
+        return Mark(prompt[1], address=prompt[2], mark="@")
+    if prompt := _PROMPT.match(line):
+        return Mark(prompt[1] or prompt[2] or prompt[3], mark="@")
+    if (prompt := _BARE_PROMPT.match(line)) and (host := _unless_rank(prompt[1])):
+        return Mark(host, sure=False, mark="@")
+    if file := _FILE.match(line):
+        return Mark(_unless_rank(file[1]), sure=False, mark="==>")
+    if (title := _TITLE.match(line)) and (host := _unless_rank(title[2])):
+        return Mark(host, sure=False, address=title[3], mark=title[1])
+    if (said := _ANNOUNCED.match(line)) and (host := _unless_rank(next(name for name in said.groups() if name))):
+        return Mark(host, sure=False, mark=":")
+    other = _OTHER_TITLE.match(line)
+    return Mark(None, mark=other[1]) if other else Mark(None, mark="$") if _HERE.match(line) else None
+
+
+def _unless_rank(name: str) -> str | None:
+    return None if NO_HOST.match(name) else name.rstrip("-.")
+
+
+def ends(other: Mark, above: Mark) -> bool:
+    """Whether a title of no host ends what another heads: one of the same look does, and of Markdown a higher one."""
+    if other.mark[0] == "#" == above.mark[0]:
+        return len(other.mark) <= len(above.mark)
+    return other.mark == above.mark

@@ -54,10 +54,11 @@ _HOSTS = tuple(
     )
 )
 _STEM = re.compile(r"\d+|(?<=[-_.])[a-z](?![a-z])")
-_NO_HOST = re.compile(
+NO_HOST = re.compile(
     r"(?:(?:local|global)_?)?(?:rank|gpu|cuda|step|epoch|iter\w{0,8}|default|trainer|task|proc\w{0,4}|[wr])[_:-]?\d+$",
     re.IGNORECASE,
 )
+"""What looks like the name of a host and is that of a rank, a device or a step."""
 _STAMP = re.compile(
     r"[\[(]?(?:\d{4}[-/])?\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?(?:[\s,|-]{1,3}|$)"
 )
@@ -110,7 +111,7 @@ def _names_hosts(shape: re.Pattern[str], said: Sequence[str]) -> bool:
             return False
     stems = {_STEM.sub("", name) for name in set(names)}
     several = len(set(names)) >= _AGREED and len(stems) == 1
-    return several and len(names) >= _MOSTLY * len(said) and not any(_NO_HOST.match(name) for name in set(names))
+    return several and len(names) >= _MOSTLY * len(said) and not any(NO_HOST.match(name) for name in set(names))
 
 
 def _one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float) -> bool:

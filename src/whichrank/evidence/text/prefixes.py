@@ -29,7 +29,7 @@ _OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d|\[?20\d\d-\
 _BEHIND_LOGGER = re.compile(rf"{_LEVEL}\b[\w.:<>|/ -]{{0,100}}?\[rank[ _=:]?(\d{{1,6}})\]")
 # Behind time, host, logger and level: `gh01 trainer[rank0]: `, `[rank 3/16 @p5-a] `, `- root - INFO - [rank6] `.
 _HEAD_RANK = re.compile(
-    rf"(?:(?:\||{_LEVEL}:?|root|(?=[A-Za-z]{{0,60}}[\d._:@/-])[\w.@:/-]{{1,120}}) {{1,3}}){{0,6}}"
+    rf"(?:(?:\||{_LEVEL}:?|root|(?=[A-Za-z]{{0,60}}[\d._:@/-])[\w.@:/-]{{1,120}}|\[[\w.@:/-]{{1,80}}\]) {{1,3}}){{0,6}}"
     r"[A-Za-z_.]{0,30}\[rank[ _=:]{0,2}(\d{1,6})(?:/\d{1,6})?(?: ?@ ?([\w.-]{1,60}))?\]:? ?"
 )
 _BARS = re.compile(
@@ -40,6 +40,8 @@ _BARS = re.compile(
 _END_OF_BRACKET = re.compile(r"[\w.]{0,60} ?rank ?(\d{1,6})\]:? ?")
 """What is left of `[03/12 06:10:01 trainer rank5]: ` behind its time."""
 _SPEAKS_FOR = re.compile(r"([A-Za-z][\w.-]{0,60}) [A-Za-z_.]{1,30}\[rank")
+_BRACKETED = re.compile(rf"(?:{_LEVEL}:? {{1,3}})?\[((?=[\w.-]{{0,60}}[\d-])[A-Za-z][\w.-]{{1,60}})\] {{1,3}}\[rank")
+"""`ERROR [node7] [rank 3] `: the host stands just before the rank."""
 _BARE = re.compile(r"\[(\d{1,4})\] (?=[A-Za-z])")
 _HOST_TOKEN = re.compile(
     rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) "
@@ -268,7 +270,7 @@ def _peel_head(voice: Voice) -> bool:
     if voice.rank is not None or voice.by_torch or "rank" not in voice.text[:160]:
         return False
     match = _HEAD_RANK.match(voice.text) if "[rank" in voice.text else None
-    host = _SPEAKS_FOR.match(voice.text) if match else None
+    host = (_SPEAKS_FOR.match(voice.text) or _BRACKETED.match(voice.text)) if match else None
     named = (match[2] if match else None) or (host[1] if host else None)
     if match is None and voice.time_ns is not None:
         match = _END_OF_BRACKET.match(voice.text) if "]" in voice.text[:80] else None

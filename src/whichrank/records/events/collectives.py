@@ -62,6 +62,8 @@ class StallReport(Event, kw_only=True):
     missing: tuple[int, ...] = ()
     some: tuple[int, ...] = ()
     ready: tuple[int, ...] = ()
+    apart: tuple[int, ...] = ()
+    """The fewer ones, where there are two sides of which each brought what the other lacks."""
 
 
 class StoodStill(Event, kw_only=True):

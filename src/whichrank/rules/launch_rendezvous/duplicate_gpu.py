@@ -60,7 +60,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     whose = shown or (building.whose(case, ranks) if ranks else "several ranks")
     unsure = "" if ranks or not named else " (numbers within one communicator)"
     message = f"The same GPU is used by {whose}{unsure}; NCCL refuses that."
-    return [building.found(case, _CLAIM, signs, message, Grade.PROVES, ranks)]
+    finding = building.found(case, _CLAIM, signs, message, Grade.PROVES, ranks)
+    # Who prints it is one of the two, and both are on one host.
+    hosts = {sign.host for sign in signs if sign.host and sign.host != "localhost"}
+    return [building.about(finding, replace(finding.subject, hosts=tuple(hosts))) if len(hosts) == 1 else finding]
 
 
 def _busy(case: Case) -> list[Finding]:

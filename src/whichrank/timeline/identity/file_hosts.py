@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from whichrank.timeline.identity.who import by_short_name, host_in_name, short_name
+from whichrank.timeline.identity.who import by_short_name, family, host_in_name, short_name
 
 _TOOLS = re.compile(
     r"dmesg|kern|journal|syslog|messages|\bps\b|smi|topo|ibstat|ethtool|ifconfig|\bip\b|limits|\bdf\b|free|\btop\b|lsmod"
@@ -31,6 +31,10 @@ _NO_HOST = re.compile(
     re.IGNORECASE,
 )
 
+_PLAIN = re.compile(r"(?:pod|node|host|worker|machine|server)[_-]?(\d{1,5})", re.IGNORECASE)
+"""What people call the first, the second, … host."""
+_LAST_NUMBER = re.compile(r"([\w.-]{0,60}?)(\d{1,5})")
+
 Place = tuple[str, str]
 """Folder, and the name of a file up to its first dot."""
 
@@ -48,7 +52,30 @@ def hosts_of_files(sources: Iterable[str], named: Collection[str]) -> dict[str, 
     hosts = _hosts(kinds)
     shapes = Counter(_shape(label) for label, host in found.items() if _stem(label) == short_name(host))
     alike = {label: _stem(label) for label in labels if shapes[_shape(label)] > 1}
-    return alike | {label: place[1] for label in labels if (place := _parted(label)[0]) in hosts} | found
+    guessed = alike | {label: place[1] for label in labels if (place := _parted(label)[0]) in hosts}
+    plain = {label: stem for label in labels if _PLAIN.fullmatch(stem := _stem(label))}
+    called = _called({*guessed.values(), *plain.values()}, known)
+    known_by = {label: called[name] for label, name in (plain | guessed).items() if name in called}
+    return guessed | known_by | found
+
+
+def _called(names: Collection[str], known: Mapping[str, str]) -> dict[str, str]:
+    """What the evidence calls hosts after which files are named: `worker-1` is `train-worker-1` where no other host
+    ends so, `pod-1` is `train-1` where the hosts of one kind have just the numbers of the pods."""
+    called: dict[str, str] = {}
+    for name in names:
+        ending = [host for short, host in known.items() if short.endswith(f"-{name.lower()}")]
+        if len(ending) == 1:
+            called[name] = ending[0]
+    numbers = {name: int(match[1]) for name in set(names) - called.keys() if (match := _PLAIN.fullmatch(name))}
+    kinds: dict[str, dict[int, str]] = defaultdict(dict)
+    for short, host in known.items():
+        if (match := _LAST_NUMBER.fullmatch(short)) and short not in numbers:
+            kinds[match[1]][int(match[2])] = host
+    fitting = [hosts for hosts in kinds.values() if hosts.keys() == set(numbers.values())]
+    if len(numbers) > 1 and len(set(numbers.values())) == len(numbers) and len(fitting) == 1:
+        called |= {name: fitting[0][number] for name, number in numbers.items()}
+    return called
 
 
 def _stem(label: str) -> str:
@@ -80,11 +107,14 @@ def _hosts(kinds: dict[Place, set[str]]) -> set[Place]:
         for kind in own:
             siblings[place[0], kind].append(place)
     found: set[Place] = set()
-    for places in siblings.values():
+    for (folder_of, _), places in siblings.items():
         if len(places) < 2:
             continue
         if any(len(kinds[place]) > 1 and any(map(_TOOLS.search, kinds[place])) for place in places):
             found.update(places)
         shapes = Counter(_NUMBER.sub("#", stem) for _, stem in places)
         found.update(p for p in places if _NUMBER.search(p[1]) and shapes[_NUMBER.sub("#", p[1])] > 1)
+        # What a tool for hosts printed: `stacks_tn-a.txt`, `stacks_tn-b.txt`.
+        families = Counter(family(stem) for _, stem in places if any(map(_TOOLS.search, kinds[folder_of, stem])))
+        found.update(p for p in places if "#" in family(p[1]) and families[family(p[1])] > 1)
     return found

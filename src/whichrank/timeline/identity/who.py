@@ -6,6 +6,7 @@ agent's table, RAS, a file or folder named for a rank. A rank within a smaller g
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 # Processes that launch ranks; their stacks are no rank's.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
+_DIFFERS = re.compile(r"\d+|(?<=[-_.])[a-z](?![a-z])")
+_PLACE = re.compile(r"(?:^|[\s:])[A-Za-z]{1,20}_TP(\d{1,4})$")
+"""`sglang::scheduler_TP0`, `VLLM::Worker_TP1`."""
 _PART = late(r"[a-z0-9]+")
 _MOST_PARTS, _LONGEST_LABEL = 8, 512
 _TELL_SIZE = (GroupInit, CommInit, NotJoined)
@@ -95,6 +99,11 @@ def short_name(host: str) -> str:
     return host if host.replace(".", "").isdecimal() else host.partition(".")[0].lower()
 
 
+def family(host: str) -> str:
+    """What the names of the hosts of one job have in common: all but numbers and a last letter."""
+    return _DIFFERS.sub("#", short_name(host))
+
+
 def by_short_name(hosts: Iterable[str]) -> dict[str, str]:
     """Hosts by their names without domain; of two that are alike none."""
     found: dict[str, str] = {}
@@ -144,8 +153,11 @@ def meet(
     for stack in stacks:
         if stack.rank is not None:
             people.note(stack.rank, pid=stack.pid, host=stack.host)
+    _by_place_in_group(people, stacks)
     _by_local_ranks(people, stacks)
     _last_one_left(people, stacks)
+    _last_host_left(people, {*hosts, *(s.host for s in stacks if s.host), *(e.host for e in events if e.host)})
+    _built_alike(people)
     _only_one_of_host(people, stacks)
     return people
 
@@ -238,6 +250,48 @@ def is_launcher(stack: ProcessStack) -> bool:
     return thread is not None and any("/elastic/agent/" in frame.file for frame in thread.frames)
 
 
+def _last_host_left(people: People, hosts: Iterable[str]) -> None:
+    """One host without ranks, called like the others, and as many ranks without a host as each of them has."""
+    blocks = _blocks(people)
+    families = {family(host) for host in blocks}
+    free = {name: host for host in hosts if (name := short_name(host)) not in blocks and family(host) in families}
+    ranks = [rank for rank in range(people.world) if people.host_of(rank) is None]
+    sizes = {len(block) for block in blocks.values()}
+    if len(blocks) < 2 or len(free) != 1 or len(families) != 1 or sizes != {len(ranks)}:
+        return
+    if ranks == list(range(ranks[0], ranks[0] + len(ranks))) and ranks[0] % len(ranks) == 0:
+        for rank in ranks:
+            people.note(rank, host=next(iter(free.values())))
+
+
+def _built_alike(people: People) -> None:
+    """The GPUs of a host of which nothing is told, where all other hosts give them to their ranks in the same way."""
+    blocks = _blocks(people)
+    told = {
+        host: tuple((people.by_rank[rank].gpu, people.by_rank[rank].bus_id) for rank in block)
+        for host, block in blocks.items()
+    }
+    bare = {host for host, gpus in told.items() if set(gpus) == {(None, None)}}
+    layouts = {gpus for host, gpus in told.items() if host not in bare}
+    if not bare or len(told) - len(bare) < 2 or len(layouts) != 1:
+        return
+    (layout,) = layouts
+    for host in bare:
+        if len(blocks[host]) == len(layout):
+            for rank, (gpu, bus_id) in zip(blocks[host], layout, strict=True):
+                people.note(rank, gpu=gpu, bus_id=bus_id)
+
+
+def _blocks(people: People) -> dict[str, list[int]]:
+    """The ranks of each host, in order."""
+    blocks: dict[str, list[int]] = {}
+    for rank in sorted(people.by_rank):
+        host = people.host_of(rank)
+        if host is not None and host != "localhost":
+            blocks.setdefault(short_name(host), []).append(rank)
+    return blocks
+
+
 def _only_one_of_host(people: People, stacks: Sequence[ProcessStack]) -> None:
     """A host with one rank of the job and one process that was looked at: they belong together."""
     unknown: dict[str, set[int]] = {}
@@ -260,6 +314,17 @@ def _by_local_ranks(people: People, stacks: Sequence[ProcessStack]) -> None:
     people.world = len(told)
     for number, stack in told.items():
         people.note(number, pid=stack.pid, host=stack.host, local_rank=number)
+
+
+def _by_place_in_group(people: People, stacks: Sequence[ProcessStack]) -> None:
+    """Servers call their processes by their place in the tensor-parallel group: where nothing else is parallel, and all
+    places are at hand, it is the rank."""
+    told = {int(match[1]): s for s in stacks if s.pid is not None and (match := _PLACE.search(s.command))}
+    whole = sorted(told) == list(range(len(told))) and len(told) == len(stacks) and len(told) > 1
+    if whole and people.world in (0, *range(1, len(told) + 1)) and all(s.rank is None for s in stacks):
+        people.world = len(told)
+        for number, stack in told.items():
+            people.note(number, pid=stack.pid, host=stack.host)
 
 
 def _last_one_left(people: People, stacks: Sequence[ProcessStack]) -> None:

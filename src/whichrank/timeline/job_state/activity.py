@@ -216,17 +216,26 @@ def of_frames(frames: Sequence[Frame], user: Frame | None = None, *, idle: bool 
     storage = next((frame for frame in frames if _STORAGE.match(frame.function)), None)
     if storage is not None:
         return Activity("storage", storage, place, idle=idle)
-    for frame in frames:
+    for at, frame in enumerate(frames):
         doing = _library_sign(frame)
         if doing is not None:
             return Activity(doing, frame, place, idle=idle)
         if is_user_frame(frame):
             break
-        if _IN_COLLECTIVE.match(_bare(frame)) and _COLLECTIVE_FILES.search(frame.file):
-            return Activity("waiting", frame, place, _bare(frame).removeprefix("_").removesuffix("_base"), idle)
+        if collective := _collective(frame):
+            return Activity("waiting", frame, place, collective, idle)
         if _SYNC.match(_bare(frame)) and ("torch" in frame.file or "<" in frame.file):
-            return Activity("waiting", frame, place, idle=idle)
+            # torch's own collectives wait for their work within the same file.
+            caller = frames[at + 1] if at + 1 < len(frames) and frames[at + 1].file == frame.file else None
+            return Activity("waiting", frame, place, _collective(caller) if caller else "", idle)
     return _by_caller(frames, place, idle) or _by_user_code(frames, user, place, idle)
+
+
+def _collective(frame: Frame) -> str:
+    """The collective that a frame is of, or nothing."""
+    if _IN_COLLECTIVE.match(_bare(frame)) and _COLLECTIVE_FILES.search(frame.file):
+        return _bare(frame).removeprefix("_").removesuffix("_base")
+    return ""
 
 
 def _bare(frame: Frame) -> str:

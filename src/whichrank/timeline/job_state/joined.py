@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _OF_ONE_RANK = ("gpu-hardware", "cuda-fault", "host-resources", "slow-rank", "rdma-fabric")
 _OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resources")
+_OF_A_PROCESS = ("cuda-fault", "gpu-hardware")
+"""What fails in a process fails on its host."""
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 """What is wrong with such a host is wrong for all of its ranks."""
 _OF_A_MACHINE = ("pcie-p2p",)
@@ -69,7 +71,8 @@ def _among_peers(case: Case, finding: Finding) -> Finding:
 def _of_host(case: Case, finding: Finding) -> Finding:
     """The host that is meant where the finding names nobody: all its evidence is of one host, or an address is."""
     subject, cause = finding.subject, causes().get(finding.cause)
-    if cause is None or cause.family not in _OF_ONE_HOST or subject != Subject(code=subject.code):
+    of_host = cause is not None and cause.family in (*_OF_ONE_HOST, *_OF_A_PROCESS)
+    if cause is None or not of_host or subject != Subject(code=subject.code):
         return finding
     known = hosts_spoken_of(case)
     meant = _announced(case, finding) if cause.family == "net-interface" else set()
@@ -100,6 +103,7 @@ def _named_by_all(case: Case, finding: Finding) -> Finding:
 def hosts_spoken_of(case: Case) -> set[str]:
     """Every host that the evidence speaks of."""
     named = {e.host for e in case.log_events} | {s.host for s in case.sightings} | {p.host for p in case.nccl}
+    named |= case.headed_hosts
     return case.people.hosts() | {short_name(host) for host in named if host and host != "localhost"}
 
 
@@ -122,7 +126,8 @@ def _failed(finding: Finding) -> set[str]:
 
 
 def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
-    """The ranks of the hosts that are meant: all of them where the cause acts on the whole host, else as candidates."""
+    """The ranks of the hosts that are meant: all of them where the cause acts on the whole host, or where all others
+    waited for them; else as candidates."""
     subject, cause = finding.subject, causes().get(finding.cause)
     named = subject.ranks or subject.candidates or subject.gpus or subject.links
     if cause is None or named or not subject.hosts or finding.category not in ("hang", "crash"):
@@ -131,10 +136,18 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
     ranks = ranks or tuple(rank for rank in _failed_themselves(case) if case.people.host_of(rank) is None)
     if not ranks or len(ranks) >= case.world:
         return finding
-    if cause.family in _OF_THE_WHOLE_HOST:
+    if cause.family in _OF_THE_WHOLE_HOST or (cause.family in _OF_ONE_HOST and _all_others_wait(case, ranks)):
         others = tuple(r for r in range(case.world) if r not in ranks)
         return replace(finding, subject=replace(subject, ranks=ranks), victims=finding.victims or others)
     return replace(finding, subject=replace(subject, candidates=ranks)) if cause.family in _OF_ONE_HOST else finding
+
+
+def _all_others_wait(case: Case, ranks: tuple[int, ...]) -> bool:
+    """Whether every rank but these timed out in one collective, and none of these did."""
+    from whichrank.timeline.collectives.stuck import standings
+
+    standing = standings(case)
+    return standing is not None and set(standing.waiting) == set(range(case.world)).difference(ranks)
 
 
 def _with_host_of_ranks(case: Case, finding: Finding) -> Finding:

@@ -6,6 +6,7 @@ planned steps) and nothing behind that says that a process failed. Noise of the 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,7 +69,8 @@ def finish(case: Case) -> Finish | None:
     if any(event.how == "accounted" for event in case.events(RunFinished)):
         # The scheduler keeps the books: what ended then was not what the job is judged by.
         fatal = [event for event in fatal if not isinstance(event, JobEnded | ProcessExit)]
-    fitting = [mark for mark in said if not any(_contradicts(event, mark) for event in fatal)]
+    speaking = _speaking(case)
+    fitting = [mark for mark in said if not any(_contradicts(event, mark, speaking) for event in fatal)]
     if not fitting or case.stands_still_now or case.experiments:
         return None
     return max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
@@ -161,8 +163,17 @@ def _fails(event: Event) -> bool:
     return True
 
 
-def _contradicts(event: Event, mark: Finish) -> bool:
-    """Whether a failure came behind the words; of another file only where no time says that it came before."""
+def _speaking(case: Case) -> set[str]:
+    """The texts in which the job itself speaks: its steps, its ranks, its launcher, the code with which it ended."""
+    told = {progress.source for progress in case.progress}
+    return told | {e.ref.source for e in case.log_events if not isinstance(e, RunFinished) or e.how != "words"}
+
+
+def _contradicts(event: Event, mark: Finish, speaking: Collection[str]) -> bool:
+    """Whether a failure came behind the words; of another file only where no time says that it came before, or where
+    nothing says that the words are the job's."""
+    if event.ref.source != mark.source and mark.source not in speaking:
+        return True
     if event.ref.source == mark.source and not (event.time_ns and mark.time_ns and event.time_ns != mark.time_ns):
         return event.line > mark.line
     about = event.time_ns if event.time_ns is not None else event.after_ns

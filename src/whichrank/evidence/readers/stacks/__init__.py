@@ -85,7 +85,9 @@ def read(item: Item) -> Reading:
         ended = builder.end()
         stacks += [_spoken(ended, voice)] if ended else []
     named = [
-        replace(stack, rank=title.rank, local_rank=title.local_rank) if (title := titles.get(stack.line)) else stack
+        replace(stack, rank=title.rank, local_rank=title.local_rank, host=title.host or stack.host)
+        if (title := titles.get(stack.line))
+        else stack
         for stack in debugger.stacks
     ]
     return _reading(item, [*spy.stacks, *named, *stacks], spy.errors, whole)

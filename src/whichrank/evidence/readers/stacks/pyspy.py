@@ -9,13 +9,21 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from whichrank.evidence.text.own_prefix import NO_HOST
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack, ThreadState
 
 _PROCESS = re.compile(r"^Process (\d{1,10})(?::\s?(.*)| (\([^()]{1,60}\)):?)$")
-_OF_RANK = re.compile(r"\((?:global )?rank[ _:=#]{0,2}(\d{1,7})\)$", re.IGNORECASE)
-"""What people add to the heading of a process."""
+_ADDED = re.compile(r"[(\[]([^()\[\]]{1,60})[)\]]$")
+"""What people add to the heading of a process: `(rank 3)`, `(node n7, rank 3)`."""
 _NAMES = re.compile(r"\b(local[ _]?rank|rank|pid)(?: is)?[ _#:=]{0,3}(\d{1,10})\b", re.IGNORECASE)
+_HOST = r"(?=\S{0,40}[\d-])([A-Za-z][\w.-]{1,62})"
+_ON = re.compile(
+    rf"(?:\bon|\bnode|\bhost|\bhostname|@)[ :=]{{0,2}}{_HOST}"
+    rf"|(?<![^\s(\[=#*-]){_HOST}[ ,:/]{{1,3}}rank[ _#:=]{{0,3}}\d",
+    re.IGNORECASE,
+)
+"""`rank 3 on node7`, `rank 3 @ node7`, `node7 rank 3`."""
 _A_TITLE = 60
 """A line above a stack that says whose it is, is not longer."""
 _PYTHON = re.compile(r"^Python v(\S{1,40})(?: \((.{1,1000})\))?$")
@@ -34,6 +42,7 @@ class Title(Struct, frozen=True):
     rank: int | None = None
     local_rank: int | None = None
     pid: int | None = None
+    host: str | None = None
 
 
 def title_of(line: str) -> Title | None:
@@ -46,7 +55,9 @@ def title_of(line: str) -> Title | None:
         values.setdefault("local_rank" if key.startswith("local") else key, set()).add(int(number))
     if any(len(numbers) > 1 for numbers in values.values()):
         return None
-    return Title(**{key: numbers.pop() for key, numbers in values.items()})
+    hosts = {name.rstrip(".-") for pair in _ON.findall(line) for name in pair if name and not NO_HOST.match(name)}
+    host = hosts.pop() if len(hosts) == 1 else None
+    return Title(**{key: numbers.pop() for key, numbers in values.items()}, host=host)
 
 
 class Process(Struct):
@@ -60,12 +71,12 @@ class Process(Struct):
     title: Title = Title()
 
     def built(self, source: str) -> ProcessStack:
-        named = _OF_RANK.search(self.command)
-        pid = self.title.pid if self.pid is None else self.pid
+        added = _ADDED.search(self.command)
+        title = (title_of(added[1]) if added else None) or self.title
+        pid = title.pid if self.pid is None else self.pid
         return ProcessStack(
-            source, "py-spy", with_main(self.threads, pid), pid,
-            rank=int(named[1]) if named else self.title.rank, local_rank=self.title.local_rank,
-            command=self.command, python=self.python, line=self.line,
+            source, "py-spy", with_main(self.threads, pid), pid, title.host,
+            rank=title.rank, local_rank=title.local_rank, command=self.command, python=self.python, line=self.line,
         )  # fmt: skip
 
 

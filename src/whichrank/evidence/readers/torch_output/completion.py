@@ -45,7 +45,9 @@ _WORDS = tuple(
         rf"\b(?:finished|completed|done)\b(?: with)?[^.;]{{0,30}}\b{_RUN}\b",
         r"^\W*(?:all )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
         r"[;.,] bye\W*$|^\W*end of (?:the )?(?:training|run|job)\b",
-        r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b|\.service: deactivated successfully\b",
+        r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b",
+        # A unit of the job; those of the system end well all day.
+        r"(?:train|job|launch|torch|tune|llm|model)[\w@.-]{0,60}\.service: deactivated successfully\b",
         r"\b(?:\w{2,16}ing|shutting_down|active|queued|submitted|started) ?-> ?(?:finished|succeeded|completed)\b",
         r"^=+ \d+ passed(?:, \d+ (?:skipped|xfailed|xpassed|warnings?|deselected))* in \d",
         r"\bmax_(?:epochs|steps|iters)\W{1,3}\d+\W{0,3} reached",
@@ -61,7 +63,7 @@ _WORDS = tuple(
 )
 _ENDS = (
     "done", "finish", "complet", "succe", "ended", "end of", "over", "bye", "exit", "reached", "train_runtime",
-    "passed", "total", "out of bounds", "successful requests",
+    "passed", "total", "out of bounds", "successful requests", "deactivated",
 )  # fmt: skip
 """One of these stands in everything that those match."""
 _EXIT = re.compile(

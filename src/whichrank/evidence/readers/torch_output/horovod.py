@@ -22,8 +22,8 @@ class Stall(Struct):
     """The report in the making: one line or several."""
 
     line: int
-    ready: set[int] = field(default_factory=set)
-    """Ranks that brought one of the tensors."""
+    bringing: list[set[int]] = field(default_factory=list)
+    """Per tensor, who brought it."""
     lacking: list[set[int]] = field(default_factory=list)
     """Per tensor, who is missing."""
     tensors: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -34,10 +34,9 @@ class Stall(Struct):
         told = list(_PER_TENSOR.finditer(text))
         for tensor in told:
             numbers = set(number_list(tensor[2]))
-            if tensor[1] == "ready":
-                self.ready |= numbers
-            elif len(self.lacking) < _MOST:
-                self.lacking.append(numbers)
+            sides = self.bringing if tensor[1] == "ready" else self.lacking
+            if len(sides) < _MOST:
+                sides.append(numbers)
         if told:
             return True
         match = _PER_RANK.match(text)
@@ -47,14 +46,26 @@ class Stall(Struct):
         return _HEADER.match(text) is not None
 
     def event(self) -> StallReport:
-        """`missing` lack every tensor of the report, `some` only some; `ready` brought one."""
+        """`missing` lack every tensor of the report, `some` only some; `ready` brought one; `apart` are the odd."""
         lacking = self.lacking
         if self.tensors:
             names = frozenset().union(*self.tensors.values())
             lacking = [{rank for rank, missed in self.tensors.items() if name in missed} for name in sorted(names)]
         missing = set.intersection(*lacking) if lacking else set()
         some = set().union(*lacking) - missing
-        return StallReport(missing=tuple(sorted(missing)), some=tuple(sorted(some)), ready=tuple(sorted(self.ready)))
+        ready = set().union(*self.bringing)
+        apart = _fewer(lacking or self.bringing)
+        return StallReport(
+            missing=tuple(sorted(missing)), some=tuple(sorted(some)), ready=tuple(sorted(ready)), apart=apart
+        )
+
+
+def _fewer(sides: list[set[int]]) -> tuple[int, ...]:
+    """The smaller of two groups that share no rank, where every tensor is of one of the two."""
+    groups = sorted({frozenset(side) for side in sides if side}, key=len)
+    if len(groups) != 2 or len(groups[0]) == len(groups[1]) or groups[0] & groups[1]:
+        return ()
+    return tuple(sorted(groups[0]))
 
 
 def begins(line: int, text: str, *, opened: bool) -> Stall | None:

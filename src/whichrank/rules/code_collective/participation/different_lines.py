@@ -11,7 +11,8 @@ A branch that some ranks take and others don't: an early return, a condition on 
 The deepest lines of the training code are compared among ranks that wait (in a collective, or in a call that
 synchronises with the GPU). It speaks only when no dump and no NCCL log tells more, when nobody works elsewhere, and
 when there are exactly two lines. Where one of them has a clear majority, the ranks at the other are named; where it is
-one against two, they are candidates; where it is even, all are. Of processes that nothing calls ranks, those at the
+one against two, they are candidates; where it is even, all are. Two ranks that are all of a job that stands still are
+judged where they wait in collectives of different names. Of processes that nothing calls ranks, those at the
 other line are named by their pid.
 
 ## Example
@@ -52,7 +53,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if len(places) != 2:
         return []
     few, many = sorted(places.items(), key=lambda item: (len(item[1]), min(item[1])))
-    if len(many[1]) < 2:
+    if len(many[1]) < 2 and not _a_pair_apart(case):
         return []
     found = _finding(few, many)
     return [found if len(few[1]) * 2 < len(many[1]) else _undecided(found)]
@@ -68,7 +69,7 @@ def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
     found: dict[CodePlace, dict[int, Ref]] = defaultdict(dict)
     # Who waits for a message waits at a line of its own by nature.
     waiting = [rank for rank, a in case.activities.items() if a.doing == "waiting" and a.collective not in MESSAGES]
-    if len(waiting) > 2:
+    if len(waiting) > 2 or _a_pair_apart(case):
         for rank in waiting:
             place = case.activities[rank].place or _outermost(case.stacks.get(rank))
             if place is not None:
@@ -78,6 +79,13 @@ def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
         if activity.place is not None:
             found[activity.place][rank] = event.ref
     return found
+
+
+def _a_pair_apart(case: Case) -> bool:
+    """Whether the job has two ranks, stands still, and they wait in different collectives."""
+    waiting = [a.collective for a in case.activities.values() if a.doing == "waiting"]
+    apart = len(waiting) == case.world == 2 and all(waiting) and not set(waiting) & set(MESSAGES)
+    return apart and waiting[0] != waiting[1] and bool(case.stands_still)
 
 
 def _outermost(stack: ProcessStack | None) -> CodePlace | None:
@@ -137,7 +145,7 @@ def _finding(few: tuple[CodePlace, dict[int, Ref]], many: tuple[CodePlace, dict[
     return _hang(
         Subject(ranks=odd, code=(CodePlace(few[0].file, few[0].line, few[0].function, odd[0]), many[0])),
         f"{wording.ranks_text(odd).capitalize()} {'waits' if len(odd) == 1 else 'wait'} at {few[0]}, "
-        f"{wording.ranks_text(rest)} wait at {many[0]}.",
+        f"{wording.ranks_text(rest)} {'waits' if len(rest) == 1 else 'wait'} at {many[0]}.",
         (*list(few[1].values())[:2], *list(many[1].values())[:2]),
         rest,
     )

@@ -9,7 +9,7 @@ The rank is held up before its next collective, or took another path and went ah
 ## How it decides
 RAS counts launched operations, so the counts differ for a moment in every healthy job: alone they accuse nobody. This
 rule speaks only when something else (a timeout that torch printed, stacks of waiting ranks, a second RAS report with
-the same counts) says that the job stands still, and no dump or NCCL log tells more.
+the same counts, the words of a person) says that the job stands still, and no dump or NCCL log tells more.
 
 ## Example
 Three ranks have launched up to AllReduce operation 9, rank 1 up to 7; the stacks of the three are waiting.
@@ -30,6 +30,7 @@ from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotE
 from whichrank.records.ras import RasMismatch, RasRank, RasReport
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.trials import said_category
 
 CODE = "COLL118"
 CAUSE = "collective-desync"
@@ -38,7 +39,9 @@ CAUSE = "collective-desync"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.ras:
         return NotEvaluated("a report of NCCL's RAS")
-    if case.troubles or case.goes_on or not (case.stands_still or _unchanged(case.ras)):
+    said = said_category(case) == "hang" or bool(case.index.said_to_hang)
+    stands = case.stands_still or _unchanged(case.ras) or said
+    if case.troubles or case.goes_on or not stands:
         return []
     for report in case.ras:
         for mismatch in report.mismatches:

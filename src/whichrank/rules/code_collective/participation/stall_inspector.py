@@ -12,7 +12,8 @@ elsewhere, or is gone.
 The newest report after which training did not go on. Versions print, per tensor, who is ready or who is missing, or,
 per rank, what it is missing from. Who lacks every stalled tensor is named, where more ranks wait than are missing, or
 a single one is. From a list of those that are ready, a number below the highest one that is not listed is missing.
-Ranks that each lack something else wait for one another: then nobody is named.
+Where two groups each brought what the other lacks, the smaller one left the common path. Other ranks that each lack
+something else wait for one another: then nobody is named.
 
 ## Example
 `allreduce.layer4.weight [missing ranks: 3]`
@@ -73,6 +74,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if missing and (len(missing) == 1 or len(missing) < waiting):
         message = f"{wording.ranks_text(missing).capitalize()} did not bring a tensor with which the others wait."
         return [building.found(case, _CLAIM, signs[::-1], message, Grade.SUPPORTS, missing)]
+    if report.apart:
+        verb = "brings" if len(report.apart) == 1 else "bring"
+        message = f"{wording.ranks_text(report.apart).capitalize()} {verb} other tensors than all others."
+        return [building.found(case, _CROSSED, signs[::-1], message, Grade.SUPPORTS, report.apart)]
     if report.some:
         message = f"{wording.ranks_text(report.some).capitalize()} wait for one another with other tensors."
         return [building.found(case, _CROSSED, signs[::-1], message, Grade.HINTS)]

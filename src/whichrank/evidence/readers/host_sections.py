@@ -1,0 +1,64 @@
+"""Texts of several hosts, one below the other: headings, prompts and typed commands say whose lines follow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from whichrank.evidence.text.host_marks import Mark, ends, mark_of
+from whichrank.evidence.text.plain_lines import plain_lines
+from whichrank.evidence.text.text_file import is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.host import HostName, HostSection
+
+NAME = "host_sections"
+BESIDE = True
+
+_MOST_BYTES, _MOST, _LONGEST = 1 << 20, 10_000, 300
+"""Longer texts are those of programs. Also sections of a text, and letters of a line."""
+_RULE = re.compile(r"[-=]{6,200}")
+_ALONE = re.compile(r"(?=\S{0,40}[\d-])([A-Za-z][\w.-]{1,62})")
+_ASKED = re.compile(r"\s{0,4}[^\n$#>]{0,60}[$#>] hostname(?: -\w)?")
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Whether a line at the beginning names a host for those below it."""
+    del name
+    return is_text(head) and any(
+        mark.host for _, _, mark in _marks(enumerate(head.decode("utf-8", "replace").split("\n"), 1))
+    )
+
+
+def read(item: Item) -> Reading:
+    """Where sections begin, of which host, and addresses that headings give to hosts."""
+    if item.size > _MOST_BYTES:
+        return Reading([], "ignored", "too long to be what somebody put together")
+    found: list[HostSection | HostName] = []
+    above: Mark | None = None
+    for number, line, mark in _marks(plain_lines(item)):
+        if mark.host is None and (above is None or not ends(mark, above)):
+            continue
+        above = mark if mark.host is not None else None
+        ref = Ref(item.label, f"line {number}", line.strip()[:200], None, mark.host)
+        found.append(HostSection(ref, number, mark.host, mark.sure))
+        if mark.host is not None and mark.address is not None:
+            found.append(HostName(ref, mark.address, (mark.host,)))
+        if len(found) >= _MOST:
+            break
+    return Reading([*found], "complete") if found else Reading([], "ignored", "no headings with hosts")
+
+
+def _marks(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str, Mark]]:
+    """The lines that say something of the host of those below; also names between two rules, as of dshbak and clush,
+    and what `hostname` answered."""
+    before = ["", ""]
+    for number, whole in lines:
+        line = whole[:_LONGEST].rstrip()
+        if _RULE.fullmatch(line) and _RULE.fullmatch(before[0]) and (alone := _ALONE.fullmatch(before[1])):
+            yield number, before[1], Mark(alone[1], sure=False, mark="rule")
+        elif _ASKED.fullmatch(before[1]) and (alone := _ALONE.fullmatch(line.strip())):
+            yield number, line, Mark(alone[1], mark="@")
+        elif mark := mark_of(line):
+            yield number, line, mark
+        before = [before[1], line]
