@@ -80,6 +80,32 @@ def test_a_heading_that_is_alone_and_unknown_names_nobody(tmp_path: Path) -> Non
     assert culprits(tmp_path, {"dmesg.txt": f"--- part-2 ---\n{NFS}", "train.log": timed_out(0, 1)}).hosts == ()
 
 
+@pytest.mark.parametrize("name", ["run", "exp", "config", "attempt", "phase", "part", "rank", "gpu", "lr-sweep-run"])
+def test_other_things_that_people_number(tmp_path: Path, name: str) -> None:
+    assert culprits(tmp_path, {"logs.txt": f"=== {name}-1 ===\n{STEP}=== {name}-2 ===\n{OOM}"}).hosts == ()
+
+
+def test_what_every_host_says_is_no_hosts(tmp_path: Path) -> None:
+    failed = OOM * 6
+    assert culprits(tmp_path, {"logs.txt": f"=== ca-1 ===\n{failed}=== ca-2 ===\n{failed}"}).hosts == ()
+
+
+def test_a_host_out_of_order_is_not_the_one_that_is_left(tmp_path: Path) -> None:
+    places = "".join(f"rank={rank} host=gx-{1 + rank // 2} pid={rank}\n" for rank in range(6))
+    kernel = "Mar 03 10:00:05 {} kernel: NVRM: Xid (PCI:0000:41:00): 94, pid=20817, name=python, Contained: SM (0x1).\n"
+    for host, ranks in (("gx-4", (6, 7)), ("gx-0", ())):
+        files = {"map.txt": places, "train.log": timed_out(0, 1, 2, 3, 4, 5, 7), "journal.txt": kernel.format(host)}
+        case = texts.case_of(texts.write(tmp_path / host, files))
+        assert case.people.ranks_on(host) == ranks
+
+
+def test_a_clock_that_all_hosts_refuse(tmp_path: Path) -> None:
+    refused = "srun: error: Task launch for StepId=71.0 failed on node {}: Job credential expired\n"
+    others = "srun: error: n2: task 1: Terminated\nsrun: error: n3: task 2: Terminated\n"
+    assert culprits(tmp_path / "one", {"job.err": refused.format("n1") + others}).hosts == ("n1",)
+    assert culprits(tmp_path / "all", {"job.err": refused.format("n1") + refused.format("n2")}).hosts == ()
+
+
 def test_a_heading_and_a_table_of_pids(tmp_path: Path) -> None:
     table = "RANK PID HOST\n0 4111 ca-1\n1 4101 ca-1\n2 4110 ca-2\n3 4111 ca-2\n"
     kernel = f"=== ca-1 ===\n{QUIET}\n=== ca-2 ===\n{XID}"

@@ -53,6 +53,15 @@ _OTHER_TITLE = re.compile(r"\s{0,4}([=#*~-]{2,60}|#) {0,4}[^\s=#*~-]")
 _AT = re.compile(rf"[\w.-]{{1,32}}@({_HOST})\(({_ADDRESS})\)(?::[^$#\n]{{0,60}})?[$#] ")
 """A prompt with the address: `root@node7(10.0.0.7):/# `."""
 _BARE_PROMPT = re.compile(rf"{_LIKE_A_HOST} ?[$#>] (?=[a-z./])")
+_NO_TITLE = re.compile(
+    r"(?:[\w.-]{0,40}[_.-])?(?:exp\w{0,9}|runs?|trial|attempt|tests?|case|phase|stage|config\w{0,7}|part|section|v|version"
+    r"|option|setup|variant|seed|model|dataset|day|week|month|issue|ticket|note|round|layer|group|team|batch|block|thread"
+    r"|process|pid|dump|sample|try|shard|item|job|slurm|logs?|out\w{0,4}|err\w{0,4}|device|port|link|try|core|cpu|nic|q|fig\w{0,4}"
+    r"|table|chapter|scenario|build|checkpoint|ckpt|snapshot|torch|nccl|cuda|python|train\w{0,4}(?=[._-]\d{6}))"
+    r"(?:[_.-]?(?:\d[\w.-]{0,20}|[a-z]))?",
+    re.IGNORECASE,
+)
+"""What else people number and write into headings."""
 _HERE = re.compile(r"\s{0,4}\$ \S")
 """A command that was typed where the one before went to another host."""
 
@@ -99,7 +108,7 @@ def mark_of(line: str) -> Mark | None:
 
 
 def _unless_rank(name: str) -> str | None:
-    return None if NO_HOST.match(name) else name.rstrip("-.")
+    return None if NO_HOST.match(name) or _NO_TITLE.fullmatch(name) else name.rstrip("-.")
 
 
 def ends(other: Mark, above: Mark) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Processes that launch ranks; their stacks are no rank's.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
 _DIFFERS = re.compile(r"\d+|(?<=[-_.])[a-z](?![a-z])")
+_NUMBERS = re.compile(r"(\d{1,18})")
 _PLACE = re.compile(r"(?:^|[\s:])[A-Za-z]{1,20}_TP(\d{1,4})$")
 """`sglang::scheduler_TP0`, `VLLM::Worker_TP1`."""
 _PART = late(r"[a-z0-9]+")
@@ -251,7 +252,8 @@ def is_launcher(stack: ProcessStack) -> bool:
 
 
 def _last_host_left(people: People, hosts: Iterable[str]) -> None:
-    """One host without ranks, called like the others, and as many ranks without a host as each of them has."""
+    """One host without ranks, called like the others, as many ranks without a host as each of them has, and names that
+    are in the order of the ranks with it."""
     blocks = _blocks(people)
     families = {family(host) for host in blocks}
     free = {name: host for host in hosts if (name := short_name(host)) not in blocks and family(host) in families}
@@ -259,9 +261,17 @@ def _last_host_left(people: People, hosts: Iterable[str]) -> None:
     sizes = {len(block) for block in blocks.values()}
     if len(blocks) < 2 or len(free) != 1 or len(families) != 1 or sizes != {len(ranks)}:
         return
-    if ranks == list(range(ranks[0], ranks[0] + len(ranks))) and ranks[0] % len(ranks) == 0:
+    (name,) = free
+    ordered = sorted({**blocks, name: ranks}.items(), key=lambda item: item[1][0])
+    in_order = [host for host, _ in ordered] == sorted((host for host, _ in ordered), key=_by_numbers)
+    if in_order and [rank for _, block in ordered for rank in block] == list(range(people.world)):
         for rank in ranks:
-            people.note(rank, host=next(iter(free.values())))
+            people.note(rank, host=free[name])
+
+
+def _by_numbers(name: str) -> list[tuple[int, str]]:
+    """Sorts names with their numbers as numbers."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(name)]
 
 
 def _built_alike(people: People) -> None:

@@ -52,8 +52,8 @@ _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
     joins = (
-        _among_peers, _of_host, _named_by_all, _of_whom, _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host,
-        _called, _observed, _while_handling,
+        _among_peers, _of_some_hosts, _of_host, _named_by_all, _of_whom, _with_ranks_of_host, _with_host_of_ranks,
+        _on_the_only_host, _called, _observed, _while_handling,
     )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
@@ -68,6 +68,14 @@ def _among_peers(case: Case, finding: Finding) -> Finding:
     return replace(finding, subject=replace(finding.subject, ranks=(), candidates=finding.subject.ranks))
 
 
+def _of_some_hosts(case: Case, finding: Finding) -> Finding:
+    """Clocks that are wrong on all hosts are wrong where they were compared with."""
+    hosts = {short_name(host) for host in finding.subject.hosts}
+    if finding.cause != "clock-skew" or len(hosts) < 2 or hosts != hosts_spoken_of(case) | hosts:
+        return finding
+    return replace(finding, subject=replace(finding.subject, hosts=()))
+
+
 def _of_host(case: Case, finding: Finding) -> Finding:
     """The host that is meant where the finding names nobody: all its evidence is of one host, or an address is."""
     subject, cause = finding.subject, causes().get(finding.cause)
@@ -77,11 +85,19 @@ def _of_host(case: Case, finding: Finding) -> Finding:
     known = hosts_spoken_of(case)
     meant = _announced(case, finding) if cause.family == "net-interface" else set()
     told = {ref.host for ref in finding.evidence}
-    if not meant and len(told) == 1 and None not in told:
+    if not meant and len(told) == 1 and None not in told and _alone_in_saying(case, finding):
         meant = {short_name(host) for host in told if host is not None}
     if not meant or not meant < known:
         return finding
     return replace(finding, subject=replace(subject, hosts=tuple(sorted(meant))))
+
+
+def _alone_in_saying(case: Case, finding: Finding) -> bool:
+    """Whether no other host says what the finding cites, which are only some of the lines."""
+    cited = {(ref.source, ref.locator) for ref in finding.evidence}
+    hosts = {ref.host for ref in finding.evidence}
+    kinds = {s.signature for s in case.sightings if (s.ref.source, s.ref.locator) in cited}
+    return all(s.host in hosts for s in case.sightings if s.signature in kinds)
 
 
 def _named_by_all(case: Case, finding: Finding) -> Finding:
