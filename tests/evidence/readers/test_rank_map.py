@@ -31,8 +31,8 @@ BRACKETS = "[n2 rank 8 pid 22108] resume\n[n2 rank 9 pid 22109] resume\n"
 IN_BRACKETS = "outlier: rank 21 (node dgx-h-118): 394.8\noutlier: rank 5 (node dgx-h-102): 388.0\n"
 RANGES = "hosts p5-ci-03 (ranks 0-1), p5-ci-09 (ranks 2-3)\n"
 RANGES_FIRST = "ranks 2..3 on p5-ci-09\nranks 0..1 on p5-ci-03\n"
-ON_TWO = [(0, None, "p5-ci-03", None, None), (1, None, "p5-ci-03", None, None)]
-ON_TWO += [(2, None, "p5-ci-09", None, None), (3, None, "p5-ci-09", None, None)]
+ON_TWO = [(0, None, "p5-ci-03", 0, None), (1, None, "p5-ci-03", 1, None)]
+ON_TWO += [(2, None, "p5-ci-09", 0, None), (3, None, "p5-ci-09", 1, None)]
 NO_HEADING = "740112 python3 train.py RANK=5\n740113 python3 train.py RANK=6\n"
 SPAWNED = "[INFO] [launch.py:163:main] dist_world_size=2\n" + "".join(
     f"[INFO] [launch.py:253:main] process {30211 + n} spawned with command: ['python', 'sft.py', '--local_rank={n}']\n"

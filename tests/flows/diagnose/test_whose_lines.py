@@ -122,6 +122,18 @@ def test_what_people_add_to_the_heading_of_a_process(tmp_path: Path, added: str)
     assert (found.ranks, found.hosts) == ((3,), ("ca-2",))
 
 
+def test_hosts_with_their_local_ranks_and_a_list(tmp_path: Path) -> None:
+    told = "".join(
+        f"== {host} local_rank {rank % 2} ==\n{stack(pid, LOADS if rank == 3 else WAITS)}" for rank, host, pid in PLACES
+    )
+    where = "2 nodes ca-1 ca-2 in this order, 2 GPUs each\n"
+    found = culprits(tmp_path / "stacks", {"stacks.txt": told, "hosts.txt": where})
+    assert (found.ranks, found.hosts) == ((3,), ("ca-2",))
+    teed = {"ca-1.log": f"[default0]:{STEP}", "ca-2.log": "".join(f"[default1]:{line}\n" for line in OOM.splitlines())}
+    found = culprits(tmp_path / "output", {**teed, "hosts.txt": "ca-1: ranks 0-1, ca-2: ranks 2-3\n"})
+    assert (found.ranks, found.hosts) == ((3,), ("ca-2",))
+
+
 def test_stacks_of_hosts_that_reuse_pids(tmp_path: Path) -> None:
     told = "".join(
         f"$ ssh {host} py-spy dump --pid {pid}\n{stack(pid, LOADS if rank == 3 else WAITS)}"

@@ -370,8 +370,15 @@ def _ranges(lines: list[tuple[int, str]]) -> list[Row]:
                 known = found.setdefault(rank, (number, line, {"rank": str(rank), "host": host}))
                 if known[2]["host"] != host:
                     return []
-    hosts = {values["host"] for _, _, values in found.values()}
-    return list(found.values()) if len(hosts) > 1 and found.keys() == set(range(len(found))) else []
+    by_host: dict[str, list[int]] = {}
+    for rank in sorted(found):
+        by_host.setdefault(found[rank][2]["host"], []).append(rank)
+    if len(by_host) < 2 or found.keys() != set(range(len(found))):
+        return []
+    for ranks in by_host.values():  # launchers count the ranks of a host in the order of their local ranks
+        for local, rank in enumerate(ranks):
+            found[rank][2]["local_rank"] = str(local)
+    return list(found.values())
 
 
 def _shares(lines: list[tuple[int, str]]) -> list[Row]:

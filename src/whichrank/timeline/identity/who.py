@@ -154,6 +154,7 @@ def meet(
     for stack in stacks:
         if stack.rank is not None:
             people.note(stack.rank, pid=stack.pid, host=stack.host)
+    _by_host_and_local_rank(people, stacks)
     _by_place_in_group(people, stacks)
     _by_local_ranks(people, stacks)
     _last_one_left(people, stacks)
@@ -324,6 +325,16 @@ def _by_local_ranks(people: People, stacks: Sequence[ProcessStack]) -> None:
     people.world = len(told)
     for number, stack in told.items():
         people.note(number, pid=stack.pid, host=stack.host, local_rank=number)
+
+
+def _by_host_and_local_rank(people: People, stacks: Sequence[ProcessStack]) -> None:
+    """Stacks that name their host and their local rank there, where a list says which rank that is."""
+    for stack in stacks:
+        if stack.rank is None and stack.pid is not None and stack.host and stack.local_rank is not None:
+            here = [people.by_rank[rank] for rank in people.ranks_on(stack.host)]
+            ranks = [process.rank for process in here if process.local_rank == stack.local_rank]
+            if len(ranks) == 1:
+                people.note(ranks[0], pid=stack.pid)
 
 
 def _by_place_in_group(people: People, stacks: Sequence[ProcessStack]) -> None:

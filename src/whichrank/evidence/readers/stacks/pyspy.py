@@ -20,7 +20,7 @@ _NAMES = re.compile(r"\b(local[ _]?rank|rank|pid)(?: is)?[ _#:=]{0,3}(\d{1,10})\
 _HOST = r"(?=\S{0,40}[\d-])([A-Za-z][\w.-]{1,62})"
 _ON = re.compile(
     rf"(?:\bon|\bnode|\bhost|\bhostname|@)[ :=]{{0,2}}{_HOST}"
-    rf"|(?<![^\s(\[=#*-]){_HOST}[ ,:/]{{1,3}}rank[ _#:=]{{0,3}}\d",
+    rf"|(?<![^\s(\[=#*-]){_HOST}[ ,:/]{{1,3}}(?:local[ _]?)?rank[ _#:=]{{0,3}}\d",
     re.IGNORECASE,
 )
 """`rank 3 on node7`, `rank 3 @ node7`, `node7 rank 3`."""
