@@ -55,9 +55,14 @@ def _marks(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str, Mark]]:
     before = ["", ""]
     for number, whole in lines:
         line = whole[:_LONGEST].rstrip()
-        if _RULE.fullmatch(line) and _RULE.fullmatch(before[0]) and (alone := _ALONE.fullmatch(before[1])):
+        if (
+            line[:1] in ("-", "=")
+            and _RULE.fullmatch(line)
+            and _RULE.fullmatch(before[0])
+            and (alone := _ALONE.fullmatch(before[1]))
+        ):
             yield number, before[1], Mark(alone[1], sure=False, mark="rule")
-        elif _ASKED.fullmatch(before[1]) and (alone := _ALONE.fullmatch(line.strip())):
+        elif "hostname" in before[1] and _ASKED.fullmatch(before[1]) and (alone := _ALONE.fullmatch(line.strip())):
             yield number, line, Mark(alone[1], mark="@")
         elif mark := mark_of(line):
             yield number, line, mark

@@ -53,6 +53,9 @@ _OTHER_TITLE = re.compile(r"\s{0,4}([=#*~-]{2,60}|#) {0,4}[^\s=#*~-]")
 _AT = re.compile(rf"[\w.-]{{1,32}}@({_HOST})\(({_ADDRESS})\)(?::[^$#\n]{{0,60}})?[$#] ")
 """A prompt with the address: `root@node7(10.0.0.7):/# `."""
 _BARE_PROMPT = re.compile(rf"{_LIKE_A_HOST} ?[$#>] (?=[a-z./])")
+_ENDS, _DECORATES = (":", "]", "**"), tuple("=#*>~-")
+_SIGNS, _SOON = ("$ ", "# ", "> ", "+ ", " | ", "[SUCCESS]", "[FAILURE]"), 120
+_SAYS = tuple(f"{word}{sign}" for word in ("host", "hostname", "node", "machine", "server", "pod") for sign in ":=")
 _NO_TITLE = re.compile(
     r"(?:[\w.-]{0,40}[_.-])?(?:exp\w{0,9}|runs?|trial|attempt|tests?|case|phase|stage|config\w{0,7}|part|section|v|version"
     r"|option|setup|variant|seed|model|dataset|day|week|month|issue|ticket|note|round|layer|group|team|batch|block|thread"
@@ -86,8 +89,25 @@ def host_above(line: str) -> str | None:
     return prompt[1] or prompt[2] or prompt[3] if prompt else None
 
 
+def _may_mark(line: str) -> bool:
+    """What all marks have, found sooner: most lines of a log have none of it."""
+    if line.endswith(_ENDS) or line.lstrip()[:1] in _DECORATES:
+        return True
+    return any(map(line[:_SOON].__contains__, _SIGNS)) or line.lower().startswith(_SAYS)
+
+
 def mark_of(line: str) -> Mark | None:
     """What a line says of the host of those below it."""
+    if not _may_mark(line):
+        return None
+    if mark := _of_shell(line) or _of_title(line):
+        return mark
+    other = _OTHER_TITLE.match(line)
+    return Mark(None, mark=other[1]) if other else Mark(None, mark="$") if _HERE.match(line) else None
+
+
+def _of_shell(line: str) -> Mark | None:
+    """Prompts, commands that go to a host, and how tools begin the answers of each."""
     typed = _TYPED.match(line)
     if asked := typed or _ANSWERED.match(line):
         return Mark(next(name for name in asked.groups() if name), mark="$" if typed else "|")
@@ -95,16 +115,19 @@ def mark_of(line: str) -> Mark | None:
         return Mark(prompt[1], address=prompt[2], mark="@")
     if prompt := _PROMPT.match(line):
         return Mark(prompt[1] or prompt[2] or prompt[3], mark="@")
-    if (prompt := _BARE_PROMPT.match(line)) and (host := _unless_rank(prompt[1])):
-        return Mark(host, sure=False, mark="@")
+    prompt = _BARE_PROMPT.match(line)
+    return Mark(host, sure=False, mark="@") if prompt and (host := _unless_rank(prompt[1])) else None
+
+
+def _of_title(line: str) -> Mark | None:
+    """What people, `tail` and `head` write above the lines of each host."""
     if file := _FILE.match(line):
         return Mark(_unless_rank(file[1]), sure=False, mark="==>")
     if (title := _TITLE.match(line)) and (host := _unless_rank(title[2])):
         return Mark(host, sure=False, address=title[3], mark=title[1])
-    if (said := _ANNOUNCED.match(line)) and (host := _unless_rank(next(name for name in said.groups() if name))):
-        return Mark(host, sure=False, mark=":")
-    other = _OTHER_TITLE.match(line)
-    return Mark(None, mark=other[1]) if other else Mark(None, mark="$") if _HERE.match(line) else None
+    said = _ANNOUNCED.match(line)
+    host = _unless_rank(next(name for name in said.groups() if name)) if said else None
+    return Mark(host, sure=False, mark=":") if host else None
 
 
 def _unless_rank(name: str) -> str | None:
