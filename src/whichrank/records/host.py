@@ -28,13 +28,16 @@ class HostName(Struct, frozen=True):
 
 
 class HostSection(Struct, frozen=True):
-    """From this line on a text is of one host, by a heading or a command that somebody typed; None: of no host."""
+    """From this line on a text is of one host, or of one rank, by a heading or a command that somebody typed; None: of
+    none, or of which one nobody says."""
 
     ref: Ref
     line: int
     host: str | None = None
     sure: bool = True
     """Whether the line can only mean a host; else other evidence, or its likes in the text, must confirm the name."""
+    rank: int | None = None
+    local_rank: int | None = None
 
 
 class TimeService(Struct, frozen=True):

@@ -43,6 +43,7 @@ from whichrank.timeline.job_state.trials import without_failed_trials
 
 if TYPE_CHECKING:
     from whichrank.records.nccl import CommCalls, NcclProcess
+    from whichrank.timeline.identity.sections import Place
     from whichrank.timeline.steps.analysis import Steps
 
 E = TypeVar("E", bound=Event)
@@ -148,11 +149,19 @@ def _below_headings(pile: Sequence[Any], named: set[str]) -> tuple[list[Any], fr
 
     known = Sections(sections, named)
     return [
-        _on_host(r, host)
-        if isinstance(r, _Told | Placement) and r.host is None and (host := known.host_at(_source(r), _line(r)))
-        else r
-        for r in pile
+        _in_section(r, known.at(_source(r), _line(r))) if isinstance(r, _Told | Placement) else r for r in pile
     ], known.hosts
+
+
+def _in_section(record: _Told | Placement, place: Place) -> _Told | Placement:
+    if place.host is not None and record.host is None:
+        record = _on_host(record, place.host)
+    if not isinstance(record, Event) or (place.rank, place.local_rank) == (None, None):
+        return record
+    if record.rank is not None or record.local_rank is not None:
+        return record
+    ref = replace(record.ref, rank=place.rank)
+    return structs.replace(record, rank=place.rank, local_rank=place.local_rank, ref=ref)
 
 
 def _in_the_stated_year(pile: list[Any]) -> list[Any]:

@@ -60,7 +60,7 @@ def test_ports_below_a_heading_and_gpus_below_a_prompt(tmp_path):
         ("=== summary ===", None, True),
         ("### rank 3 (local 3) pid 4011", None, True),
         ("--- rank-3 ---", None, True),
-        ("==> rank3.log <==", None, False),
+        ("==> rank3.log <==", None, True),
         ("$ nvidia-smi", None, True),
     ],
 )
@@ -73,3 +73,25 @@ def test_whose_lines_follow(line, host, sure):
 @pytest.mark.parametrize("line", ["step 10 loss 2.3", "- node7: nothing there", "Traceback (most recent call last):"])
 def test_lines_that_head_nothing(line):
     assert mark_of(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"),
+    [
+        ("=== rank 3 ===", 3),
+        ("### Rank 3", 3),
+        ("rank 3:", 3),
+        ("==> logs/rank_3/stderr.log <==", 3),
+        ("$ tail -n 5 logs/rank_3.log", 3),
+        ("--- node7 rank 3 ---", 3),
+        ("## node7 (rank 3)", 3),
+        ("=== rank 3 waits for rank 5 ===", None),
+        ("=== ranks 0-3 ===", None),
+        ("=== local_rank 3 ===", None),
+        ("=== node_rank 3 ===", None),
+    ],
+)
+def test_the_rank_whose_lines_follow(line, rank):
+    mark = mark_of(line)
+    assert mark is not None
+    assert mark.rank == rank

@@ -59,6 +59,24 @@ def test_output_below_a_heading(tmp_path: Path, first: str, second: str, host: s
 @pytest.mark.parametrize(
     ("first", "second"),
     [
+        ("=== rank 0 ===\n", "=== rank 1 ===\n"),
+        ("==> rank0.log <==\n", "\n==> rank1.log <==\n"),
+        ("rank 0:\n", "\nrank 1:\n"),
+        ("$ tail -n 5 logs/rank_0.log\n", "$ tail -n 5 logs/rank_1.log\n"),
+        ("## ca-1\n### rank 0\n", "## ca-2\n### rank 1\n"),
+    ],
+)
+def test_output_below_a_heading_of_a_rank(tmp_path: Path, first: str, second: str) -> None:
+    assert culprits(tmp_path, {"logs.txt": first + STEP + second + OOM}).ranks == (1,)
+
+
+def test_a_heading_of_one_rank_alone_is_no_section(tmp_path: Path) -> None:
+    assert culprits(tmp_path, {"logs.txt": f"=== rank 0 ===\n{STEP}{OOM}"}).ranks == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
         ("##### ca-1\n", "##### ca-2\n"),
         ("ca-1 | CHANGED | rc=0 >>\n", "ca-2 | CHANGED | rc=0 >>\n"),
         ("root@ca-1:~# dmesg -T | tail -1\n", "root@ca-2:~# dmesg -T | tail -1\n"),

@@ -1,4 +1,4 @@
-"""Texts of several hosts, one below the other: headings, prompts and typed commands say whose lines follow."""
+"""Texts of several hosts or ranks, one below the other: headings, prompts and typed commands say whose lines follow."""
 
 from __future__ import annotations
 
@@ -17,36 +17,44 @@ BESIDE = True
 
 _MOST_BYTES, _MOST, _LONGEST = 1 << 20, 10_000, 300
 """Longer texts are those of programs. Also sections of a text, and letters of a line."""
+_CODE = (".py", ".sh", ".sbatch", ".c", ".cc", ".cpp", ".cu", ".h", ".json", ".yaml", ".yml", ".toml", ".rst")
 _RULE = re.compile(r"[-=]{6,200}")
 _ALONE = re.compile(r"(?=\S{0,40}[\d-])([A-Za-z][\w.-]{1,62})")
 _ASKED = re.compile(r"\s{0,4}[^\n$#>]{0,60}[$#>] hostname(?: -\w)?")
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Whether a line at the beginning names a host for those below it."""
-    del name
-    return is_text(head) and any(
-        mark.host for _, _, mark in _marks(enumerate(head.decode("utf-8", "replace").split("\n"), 1))
-    )
+    """Whether a line at the beginning names a host or a rank for those below it."""
+    if not is_text(head) or name.lower().endswith(_CODE):
+        return False
+    return any(mark.names for _, _, mark in _marks(enumerate(head.decode("utf-8", "replace").split("\n"), 1)))
 
 
 def read(item: Item) -> Reading:
-    """Where sections begin, of which host, and addresses that headings give to hosts."""
+    """Where sections begin, of which host and rank, and addresses that headings give to hosts."""
     if item.size > _MOST_BYTES:
         return Reading([], "ignored", "too long to be what somebody put together")
     found: list[HostSection | HostName] = []
-    above: Mark | None = None
+    host, rank = Mark(None), Mark(None)
+    """What the lines are below."""
     for number, line, mark in _marks(plain_lines(item)):
-        if mark.host is None and (above is None or not ends(mark, above)):
+        if mark.host is not None:
+            host = rank = mark
+        elif mark.names:
+            rank = mark
+        elif ends(mark, host):
+            host = rank = Mark(None)
+        elif ends(mark, rank):
+            rank = Mark(None)
+        else:
             continue
-        above = mark if mark.host is not None else None
         ref = Ref(item.label, f"line {number}", line.strip()[:200], None, mark.host)
-        found.append(HostSection(ref, number, mark.host, mark.sure))
+        found.append(HostSection(ref, number, host.host, host.sure, rank.rank, rank.local_rank))
         if mark.host is not None and mark.address is not None:
             found.append(HostName(ref, mark.address, (mark.host,)))
         if len(found) >= _MOST:
             break
-    return Reading([*found], "complete") if found else Reading([], "ignored", "no headings with hosts")
+    return Reading([*found], "complete") if found else Reading([], "ignored", "no headings with hosts or ranks")
 
 
 def _marks(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str, Mark]]:

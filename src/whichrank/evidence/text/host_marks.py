@@ -1,4 +1,5 @@
-"""Whose answer follows, where people ask several hosts and keep it in one file: headings, prompts, typed commands."""
+"""Whose answer follows, where people ask several hosts, or put the output of several ranks, and keep it in one file:
+headings, prompts, typed commands."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 from msgspec import Struct
 
 from whichrank.evidence.text.own_prefix import NO_HOST
+from whichrank.evidence.text.path_hint import PathHint, hint_of_path
 
 _HEADING = re.compile(
     r"\s{0,4}[=#*>-]{2,40} {0,4}(?=\S{0,40}[\d-])([A-Za-z][\w.-]{1,62})(?:: |:?\s{0,4}[=#*<-]{0,40}\s{0,4}$)"
@@ -37,7 +39,7 @@ _ANSWERED = re.compile(
 _ABOUT = r"(?:[\w -]{1,60} (?:on|of|from|for) |(?:on|from|host|node|hostname|machine|server|pod)[:=]? {1,4})?"
 _TITLE = re.compile(
     rf"\s{{0,4}}([=#*>~-]{{2,60}}|#) {{0,4}}{_ABOUT}{_LIKE_A_HOST}(?: {{1,4}}\(?({_ADDRESS})\)?)?"
-    r"(?::?\s{0,4}[=#*<>~-]{0,60}\s{0,4}$|(?:[:,]| \(| [|/-]) ?\S)",
+    r"(?::?\s{0,4}[=#*<>~-]{0,60}\s{0,4}$|(?:[:,]| \(| [|/-]| (?=(?i:rank)[ _#]?\d)) ?\S)",
     re.IGNORECASE,
 )
 """`== dmesg on node7 ==`, `--- node7`, `# node7 10.0.0.7, taken at 11:48`, `## host node7 (ranks 0-7)`."""
@@ -48,6 +50,13 @@ _ANNOUNCED = re.compile(
 )
 """`[node7]`, `**node7**`, `node7:`, `Host: node7`, `dmesg of node7:`, `After the crash, on node7:`."""
 _FILE = re.compile(r"==> (?:\S{0,200}/)?([A-Za-z][^\s/.]{1,62})[^\s/]{0,40} <==$")
+_SHOWN = re.compile(r"[^$#\n]{0,60}[$#] (?:tail|head|cat|less)\b[^\n|]{0,80}? (\S{1,200})(?= ?\||$)")
+_RANK = re.compile(r"(?:(?<![A-Za-z_-])|(?<=global[ _]))rank[ _#:=]{0,2}(\d{1,6})(?![\d-])", re.IGNORECASE)
+_RANK_ALONE = re.compile(
+    r"\s{0,4}(?:\[rank[ _]?\d{1,6}\]|\*\*rank[ _]?\d{1,6}:?\*\*:?|rank[ _]?\d{1,6}:)$", re.IGNORECASE
+)
+_A_TITLE = 80
+"""A heading is not longer."""
 """How `tail` and `head` begin each of several files."""
 _OTHER_TITLE = re.compile(r"\s{0,4}([=#*~-]{2,60}|#) {0,4}[^\s=#*~-]")
 _AT = re.compile(rf"[\w.-]{{1,32}}@({_HOST})\(({_ADDRESS})\)(?::[^$#\n]{{0,60}})?[$#] ")
@@ -79,6 +88,13 @@ class Mark(Struct, frozen=True):
     address: str | None = None
     mark: str = ""
     """What decorates it: a title of the same look ends what it heads."""
+    rank: int | None = None
+    local_rank: int | None = None
+
+    @property
+    def names(self) -> bool:
+        """Whether it says whose the lines below are."""
+        return not (self.host is None and self.rank is None and self.local_rank is None)
 
 
 def host_above(line: str) -> str | None:
@@ -103,7 +119,20 @@ def mark_of(line: str) -> Mark | None:
     if mark := _of_shell(line) or _of_title(line):
         return mark
     other = _OTHER_TITLE.match(line)
-    return Mark(None, mark=other[1]) if other else Mark(None, mark="$") if _HERE.match(line) else None
+    if other or _RANK_ALONE.match(line):
+        return Mark(None, mark=other[1] if other else ":", rank=_rank_in(line))
+    return Mark(None, mark="$") if _HERE.match(line) else None
+
+
+def _rank_in(line: str) -> int | None:
+    """The one rank that a heading names."""
+    found = set(_RANK.findall(line)) if len(line) <= _A_TITLE else set()
+    return int(found.pop()) if len(found) == 1 else None
+
+
+def _of_file(path: str, mark: str) -> Mark | None:
+    hint = hint_of_path(path)
+    return Mark(None, mark=mark, rank=hint.rank, local_rank=hint.local_rank) if hint != PathHint() else None
 
 
 def _of_shell(line: str) -> Mark | None:
@@ -120,11 +149,15 @@ def _of_shell(line: str) -> Mark | None:
 
 
 def _of_title(line: str) -> Mark | None:
-    """What people, `tail` and `head` write above the lines of each host."""
+    """What people, `tail` and `head` write above the lines of each host or rank."""
+    if line.startswith("==> ") and (mark := _of_file(line[4:].removesuffix(" <=="), "==>")):
+        return mark
     if file := _FILE.match(line):
         return Mark(_unless_rank(file[1]), sure=False, mark="==>")
+    if (shown := _SHOWN.match(line)) and (mark := _of_file(shown[1], "$")):
+        return mark
     if (title := _TITLE.match(line)) and (host := _unless_rank(title[2])):
-        return Mark(host, sure=False, address=title[3], mark=title[1])
+        return Mark(host, sure=False, address=title[3], mark=title[1], rank=_rank_in(line))
     said = _ANNOUNCED.match(line)
     host = _unless_rank(next(name for name in said.groups() if name)) if said else None
     return Mark(host, sure=False, mark=":") if host else None
@@ -136,6 +169,8 @@ def _unless_rank(name: str) -> str | None:
 
 def ends(other: Mark, above: Mark) -> bool:
     """Whether a title of no host ends what another heads: one of the same look does, and of Markdown a higher one."""
+    if not above.mark:
+        return False
     if other.mark[0] == "#" == above.mark[0]:
         return len(other.mark) <= len(above.mark)
     return other.mark == above.mark
