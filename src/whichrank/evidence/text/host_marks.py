@@ -50,14 +50,15 @@ _ANNOUNCED = re.compile(
 )
 """`[node7]`, `**node7**`, `node7:`, `Host: node7`, `dmesg of node7:`, `After the crash, on node7:`."""
 _FILE = re.compile(r"==> (?:\S{0,200}/)?([A-Za-z][^\s/.]{1,62})[^\s/]{0,40} <==$")
+"""How `tail` and `head` begin each of several files."""
 _SHOWN = re.compile(r"[^$#\n]{0,60}[$#] (?:tail|head|cat|less)\b[^\n|]{0,80}? (\S{1,200})(?= ?\||$)")
+"""`$ tail logs/rank_3.log`."""
 _RANK = re.compile(r"(?:(?<![A-Za-z_-])|(?<=global[ _]))rank[ _#:=]{0,2}(\d{1,6})(?![\d-])", re.IGNORECASE)
 _RANK_ALONE = re.compile(
     r"\s{0,4}(?:\[rank[ _]?\d{1,6}\]|\*\*rank[ _]?\d{1,6}:?\*\*:?|rank[ _]?\d{1,6}:)$", re.IGNORECASE
 )
 _A_TITLE = 80
 """A heading is not longer."""
-"""How `tail` and `head` begin each of several files."""
 _OTHER_TITLE = re.compile(r"\s{0,4}([=#*~-]{2,60}|#) {0,4}[^\s=#*~-]")
 _AT = re.compile(rf"[\w.-]{{1,32}}@({_HOST})\(({_ADDRESS})\)(?::[^$#\n]{{0,60}})?[$#] ")
 """A prompt with the address: `root@node7(10.0.0.7):/# `."""
@@ -68,7 +69,7 @@ _SAYS = tuple(f"{word}{sign}" for word in ("host", "hostname", "node", "machine"
 _NO_TITLE = re.compile(
     r"(?:[\w.-]{0,40}[_.-])?(?:exp\w{0,9}|runs?|trial|attempt|tests?|case|phase|stage|config\w{0,7}|part|section|v|version"
     r"|option|setup|variant|seed|model|dataset|day|week|month|issue|ticket|note|round|layer|group|team|batch|block|thread"
-    r"|process|pid|dump|sample|try|shard|item|job|slurm|logs?|out\w{0,4}|err\w{0,4}|device|port|link|try|core|cpu|nic|q|fig\w{0,4}"
+    r"|process|pid|dump|sample|try|shard|item|job|slurm|logs?|out\w{0,4}|err\w{0,4}|device|port|link|core|cpu|nic|q|fig\w{0,4}"
     r"|table|chapter|scenario|build|checkpoint|ckpt|snapshot|torch|nccl|cuda|python|train\w{0,4}(?=[._-]\d{6}))"
     r"(?:[_.-]?(?:\d[\w.-]{0,20}|[a-z]))?",
     re.IGNORECASE,
