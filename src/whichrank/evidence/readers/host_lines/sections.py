@@ -7,13 +7,9 @@ from collections.abc import Iterator
 
 from whichrank.evidence.text.host_marks import Mark, ends, mark_of
 from whichrank.evidence.text.plain_lines import plain_lines
-from whichrank.evidence.text.text_file import is_text
-from whichrank.model.contracts import Item, Reading
+from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.records.host import HostName, HostSection
-
-NAME = "host_sections"
-BESIDE = True
 
 _MOST_BYTES, _MOST, _LONGEST = 1 << 20, 10_000, 300
 """Longer texts are those of programs. Also sections of a text, and letters of a line."""
@@ -23,17 +19,17 @@ _ALONE = re.compile(r"(?=\S{0,40}[\d-])([A-Za-z][\w.-]{1,62})")
 _ASKED = re.compile(r"\s{0,4}[^\n$#>]{0,60}[$#>] hostname(?: -\w)?")
 
 
-def sniff(head: bytes, name: str) -> bool:
+def fits(head: bytes, name: str) -> bool:
     """Whether a line at the beginning names a host or a rank for those below it."""
-    if not is_text(head) or name.lower().endswith(_CODE):
+    if name.lower().endswith(_CODE):
         return False
     return any(mark.names for _, _, mark in _marks(enumerate(head.decode("utf-8", "replace").split("\n"), 1)))
 
 
-def read(item: Item) -> Reading:
+def read(item: Item) -> list[HostSection | HostName]:
     """Where sections begin, of which host and rank, and addresses that headings give to hosts."""
     if item.size > _MOST_BYTES:
-        return Reading([], "ignored", "too long to be what somebody put together")
+        return []
     found: list[HostSection | HostName] = []
     host, rank = Mark(None), Mark(None)
     """What the lines are below."""
@@ -54,7 +50,7 @@ def read(item: Item) -> Reading:
             found.append(HostName(ref, mark.address, (mark.host,)))
         if len(found) >= _MOST:
             break
-    return Reading([*found], "complete") if found else Reading([], "ignored", "no headings with hosts or ranks")
+    return found
 
 
 def _marks(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str, Mark]]:
