@@ -57,7 +57,7 @@ def at_the_end(lineup: Lineup, troubles: Sequence[Trouble], script: Script, stan
 
 
 def _at_a_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> Trouble:
-    if trouble.shape == "crossed" and trouble.tie:
+    if trouble.shape == "crossed":
         return _one_side_left(lineup, trouble, script.lines.loops, stands)
     if _parted_at_loop(lineup, trouble, script, stands):
         return replace(trouble, shape="left-loop")
@@ -75,9 +75,12 @@ def _order_of_one_line(lineup: Lineup, trouble: Trouble, script: Script) -> bool
 
 def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stands) -> Trouble:
     """Two sides that wait for each other: the one behind a loop in which the other still is has left it."""
+    sides = set(trouble.ranks) if trouble.tie else {*trouble.ranks, *trouble.victims}
     for missed in (trouble.meeting, *([trouble.other] if trouble.other else [])):
-        gone, still = set(missed.absent) & set(trouble.ranks), set(missed.joined)
-        if not gone or gone | still != set(trouble.ranks) or min(gone) not in lineup.first:
+        gone, still = set(missed.absent) & sides, set(missed.joined)
+        if not gone or gone | still != sides or min(gone) not in lineup.first:
+            continue
+        if not trouble.tie and gone != set(trouble.ranks):
             continue
         acted, due = lineup.first[min(gone)][1] - 1, missed.joined[min(still)]
         behind = left(_stack(lineup, acted, stands), _stack(lineup, due, stands), loops)
