@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from whichrank.records.settings import UNKNOWN, SettingsFile
 from whichrank.source import memory
-from whichrank.source.formats import hcl_tree, manifest_environment
+from whichrank.source.formats import manifest_environment
 from whichrank.source.formats.manifest import KIND, Manifest
+from whichrank.source.formats.nomad import hcl_tree
 from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.embedded import run_command
