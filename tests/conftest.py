@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import subprocess
@@ -127,7 +128,7 @@ def pytest_collection_modifyitems(config, items):
 
 def _turns(seconds, paths):
     """When each file is due, as a share of the time of all of them; the longest is first."""
-    total, due, before = sum(seconds[path] for path in paths), {}, 0.0
+    total, due, before = math.fsum(seconds[path] for path in paths), {}, 0.0  # the same in every worker
     for path in sorted(paths, key=lambda path: (-seconds[path], path)):
         due[path] = (before / total if total else 0.0, path)
         before += seconds[path]
