@@ -64,7 +64,7 @@ def test_lines_survive_continuations_quotes_and_documents():
 
 
 def test_branches_are_not_sure():
-    file = shell.read("export A=1\nif x; then\n export B=1\nfi\n[ x ] && export C=1\nexport D=1\n", "a.sh")
+    file = shell.read("export A=1\nif x; then\n export B=1\nfi\n[ -e x ] && export C=1\nexport D=1\n", "a.sh")
     assert {a.name: a.sure for a in file.assignments} == {"A": True, "B": False, "C": False, "D": True}
 
 

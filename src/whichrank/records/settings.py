@@ -38,6 +38,15 @@ class Assignment(NamedTuple):
     """Where the value stands, if not on the line of the name."""
     partial: str = ""
     """The value with UNKNOWN in the place of what only running the code would tell, where that is a part of it."""
+    way: str = ""
+    """The alternative that it belongs to (a branch, a preset, a target, a component); empty for what always holds, and
+    for what holds unless somebody asks for something else. Settings of two alternatives never meet."""
+    asked: bool = False
+    """Somebody has to ask for that alternative."""
+
+    def meets(self, other: Assignment) -> bool:
+        """Both may hold at the same time."""
+        return not self.way or not other.way or self.way == other.way
 
 
 class Late(NamedTuple):
@@ -117,7 +126,9 @@ class SettingsFile(Struct):
     trial: bool = False
     """It is for debugging or tests, by its name or its comments."""
     trial_lines: set[int] = field(default_factory=set)
-    """Lines of costly settings in a part of it that is, such as a target `debug:`."""
+    """Lines of settings in a part of it that is, such as a target `debug:`."""
+    trial_scopes: set[str] = field(default_factory=set)
+    """Scopes of programs that measure or test: nccl-tests, a check before the job."""
     containers: list[tuple[str, str, str]] = field(default_factory=list)
     """Scope, image and job of each container."""
     included: dict[str, bool] = field(default_factory=dict)
@@ -167,10 +178,12 @@ class Settings(Struct, frozen=True):
             yield from (a for a in file.assignments if a.how != "build")
 
     def scopes(self) -> Iterator[dict[str, Assignment]]:
-        """For each environment its variables; the last assignment of a name stands."""
+        """For each environment its variables, without those that nobody has asked for; the last assignment of a name
+        stands."""
         together: dict[str, dict[str, Assignment]] = {}
         for assignment in self.assignments():
-            together.setdefault(assignment.scope, {})[assignment.name] = assignment
+            if not assignment.asked:
+                together.setdefault(assignment.scope, {})[assignment.name] = assignment
         yield from together.values()
 
 

@@ -62,14 +62,9 @@ _UCX_RDMA = re.compile(r"(?:rc|ud|dc|ib)(?:_\w{1,10})?(?::aux)?$")
 def judge(settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     for scope in settings.scopes():
-        sure = {name: a for name, a in scope.items() if a.sure and a.value is not None}
-        found += [
-            *_evidence_lost(scope, settings),
-            *_two_names(sure),
-            *_transports(sure),
-            *_limits(sure),
-            *_logs(sure),
-        ]
+        found += _evidence_lost(scope, settings)
+    for sure in _together(settings):
+        found += [*_two_names(sure), *_transports(sure), *_limits(sure), *_logs(sure)]
     for file in settings.files:
         for clash in file.clashes:
             holder = Assignment(clash.name, None, clash.ref, file.label, "export")
@@ -77,6 +72,18 @@ def judge(settings: Settings) -> list[Finding]:
                 flagged(CODE, holder, clash.severity, f"{clash.name}: {clash.why}.", clash.fix, also=clash.also)
             )
     return found
+
+
+def _together(settings: Settings) -> Iterator[Scope]:
+    """Settings that surely meet: those of a scope outside of alternatives, and those of each alternative."""
+    found: dict[tuple[str, str], dict[str, Assignment]] = {}
+    for a in settings.assignments():
+        together = found.setdefault((a.scope, a.way), {})
+        if a.value is not None and (a.sure or a.way):
+            together[a.name] = a
+        else:
+            together.pop(a.name, None)
+    yield from found.values()
 
 
 def _first(scope: Scope, *names: str) -> Assignment | None:
@@ -89,7 +96,7 @@ def _evidence_lost(scope: Scope, settings: Settings) -> Iterator[Finding]:
     ring = _first(scope, "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
     handling = _first(scope, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
     if wait and is_true(wait.value):
-        wanted = dump or ring
+        wanted = next((each for each in (dump, ring) if each is not None and each.meets(wait)), None)
         vain = f" {wanted.name} has no effect." if wanted else ""
         message = (
             f"{wait.name}={wait.value} removes the watchdog, and with it the flight-recorder dump, the pipe "
@@ -107,7 +114,7 @@ def _evidence_lost(scope: Scope, settings: Settings) -> Iterator[Finding]:
     if handling and handling.value == "0":
         message = f"{handling.name}=0: a rank that times out is never ended, and the job hangs for good."
         yield flagged(CODE, handling, "warning", message, f"Remove {handling.name}.")
-    if dump and is_true(dump.value) and ring and number(ring.value) == 0:
+    if dump and is_true(dump.value) and ring and number(ring.value) == 0 and dump.meets(ring):
         message = f"{dump.name} asks for a dump, and {ring.name}=0 turns the recorder off."
         yield flagged(CODE, ring, "warning", message, f"Write {ring.name}=2000.", also=(dump.ref,))
     yield from _by_release(scope, settings, dump, ring)

@@ -5,7 +5,9 @@ Kubernetes namespace or label, APP_ENV=production, a partition or queue named pr
 unit or in the comment at the top): verbose logs, checks of every call, synchronous launches, transports switched off
 for a test, forced algorithms. In every other launch file: the settings that cost a large part of each step
 (CUDA_LAUNCH_BLOCKING=1, TORCH_DISTRIBUTED_DEBUG=DETAIL, NCCL_DEBUG=TRACE), unless the file is for debugging or tests
-by its name, its comments or the block that they stand in.
+by its name, its comments or the block that they stand in. What somebody has to ask for is not left on: a branch that is
+not taken by default, a preset, a service with a profile, a check before the job. One process alone may switch transports
+off.
 
 Why it happens: they helped once and stayed.
 
@@ -57,6 +59,7 @@ _VALUES: tuple[tuple[str, frozenset[str], str, Severity], ...] = (
     ("NCCL_ALGO", frozenset(), "takes the choice per size away from NCCL", "info"),
     ("NCCL_PROTO", frozenset(), "takes the choice per size away from NCCL", "info"),
 )
+_TRANSPORTS = frozenset({"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"})
 _LIVE = frozenset({"environment", "nccl.conf"})
 """Kinds of input that are no launch files: nothing says what they are for."""
 _LOUD = frozenset({"COLL", "ALL", "PROXY", "CALL", "P2P", "NET"})
@@ -75,9 +78,13 @@ def judge(settings: Settings) -> list[Finding] | NotEvaluated:
         return unsaid
     trials = {file.label for file in settings.files if file.trial or file.kind in _LIVE}
     lines = {(file.label, line) for file in settings.files for line in file.trial_lines}
+    tests = {scope for file in settings.files for scope in file.trial_scopes}
+    alone = {(a.scope, a.way) for a in settings.assignments() if a.name == "WORLD_SIZE" and a.value == "1"}
     found: list[Finding] = []
     for a in settings.assignments():
-        if (a.ref.source, a.ref.line) in lines or a.how == "local":
+        if a.asked or a.how == "local" or a.scope in tests or (a.ref.source, a.ref.line) in lines:
+            continue
+        if a.name in _TRANSPORTS and (a.scope, a.way) in alone:
             continue
         if a.value and {a.scope, a.ref.source} & marked:
             found += [finding for finding in _judge(a, "in production") if finding.severity != "info"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from whichrank.facts.variables.environment import must_match
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
-from whichrank.source.shell import documents, fitting
+from whichrank.source.shell import choices, documents, fitting
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import Environment, Variable
 from whichrank.source.shell.syntax import Case, If, Loop, Step, counted_up
@@ -29,7 +29,8 @@ _BY_RANK = re.compile(
 def condition(shell: Interpreter, node: If, env: Environment, *, sure: bool) -> None:
     ways: list[Environment] = []
     ends = [len(shell.out.launches)]
-    for test, body in node.branches:
+    usual = choices.of_branches(node, shell.lookup(env))
+    for at, (test, body) in enumerate(node.branches):
         shell.walk(test, env, sure=sure)
         holds = truth(test, shell.lookup(env))
         if holds is False:
@@ -38,14 +39,16 @@ def condition(shell: Interpreter, node: If, env: Environment, *, sure: bool) -> 
             shell.walk(body, env, sure=sure)
             return
         way = env.copy()
-        shell.walk(body, way, sure=False)
+        with choices.taking(shell, choices.place(shell, body), usual[at]):
+            shell.walk(body, way, sure=sure and bool(usual[at]))
         ways.append(way)
         ends.append(len(shell.out.launches))
         if holds:
             break
     else:
         way = env.copy() if ways else env
-        shell.walk(node.otherwise, way, sure=sure and not ways)
+        with choices.taking(shell, choices.place(shell, node.otherwise), usual[-1] if ways else True):
+            shell.walk(node.otherwise, way, sure=sure and (not ways or bool(usual[-1])))
         if not ways:
             return
         ways.append(way)
@@ -100,14 +103,16 @@ def case(shell: Interpreter, node: Case, env: Environment, *, sure: bool) -> Non
     ways = []
     by_host: list[tuple[str, Environment]] = []
     ends = [len(shell.out.launches)]
-    for patterns, body in node.arms:
+    usual = choices.of_arms(shell, node, shell.lookup(env))
+    for at, (patterns, body) in enumerate(node.arms):
         if subject.fixed and UNKNOWN not in subject.text:
             if any(fnmatchcase(subject.text, expand(p, shell.lookup(env)).text) for p in patterns):
                 shell.walk(body, env, sure=sure)
                 return
             continue
         way = env.copy()
-        shell.walk(body, way, sure=False)
+        with choices.taking(shell, choices.place(shell, body), usual[at]):
+            shell.walk(body, way, sure=sure and bool(usual[at]))
         ways.append(way)
         stem = _NAME.match(patterns[0]) if not rank_numbers.ALONE.search(patterns[0]) else None
         by_host += [(stem[0], way)] if stem else []

@@ -63,6 +63,12 @@ def _read(_shell: Interpreter, command: list[Field], env: Environment, _sure: bo
             env.variables[item.text] = Variable(Value(UNKNOWN, fixed=False), False)
 
 
+def _getopts(shell: Interpreter, command: list[Field], env: Environment, _sure: bool) -> None:
+    if len(command) > 2:
+        shell.arguments.add(command[2].text)
+        env.variables[command[2].text] = Variable(Value(UNKNOWN, fixed=False), False)
+
+
 def _ulimit(shell: Interpreter, command: list[Field], _env: Environment, _sure: bool) -> None:
     """`ulimit -l 64`: KiB that may be locked."""
     words = [item.text for item in command[1:]]
@@ -87,6 +93,7 @@ BUILTINS: dict[str, Callable[[Interpreter, list[Field], Environment, bool], None
     "return": _end,
     "setenv": _setenv,
     "read": _read,
+    "getopts": _getopts,
     "ulimit": _ulimit,
     "wait": _wait,
     "kill": _wait,

@@ -12,7 +12,18 @@ from whichrank.model.evidence import Ref
 from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import rank_numbers
-from whichrank.source.shell import batch, branches, directives, documents, held, launchers, starting, texts
+from whichrank.source.shell import (
+    batch,
+    branches,
+    choices,
+    conditions,
+    directives,
+    documents,
+    held,
+    launchers,
+    starting,
+    texts,
+)
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Early, Environment, Made, Variable, Written
@@ -83,6 +94,8 @@ class Interpreter:
         self.counted: dict[str, tuple[int, str]] = {}  # variables that count lines of a file of hosts -> line and file
         self.last_hosts: dict[str, int] = {}  # variables that hold the last host of the job's list
         self.numbers: dict[str, tuple[str, int]] = {}  # RANK and WORLD_SIZE as they are written, with the line
+        self.way, self.asked = "", False  # the branch that is followed, and whether somebody has to ask for it
+        self.arguments: set[str] = set()  # variables that hold what the user of the script asks for
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
     def run(self, text: str) -> SettingsFile:
@@ -143,11 +156,13 @@ class Interpreter:
         key = (self.label, line, plain, value.text)
         made = self.known.get(key)
         if made is None:
-            made = Made(plain, value, line, sure, "local", env.level, self.clock)
+            made = Made(plain, value, line, sure, "local", env.level, self.clock, way=self.way, asked=self.asked)
             self.known[key] = made
             self.made.append(made)
             if self.label != self.out.label:
                 self.places[id(made)] = self.label
+        if not self.asked and made.asked:  # a function that is also called outside of the branch
+            made.way, made.asked = self.way, False
         if exported:
             made.how = "export"
         made.apart = made.apart or env.level > 0
@@ -174,28 +189,40 @@ class Interpreter:
     # --- the tree ---
 
     def walk(self, steps: list[Step], env: Environment, *, sure: bool) -> None:
+        usual: bool | None = None
         for index, step in enumerate(steps):
             self.clock += 1
             if env.ended or self.clock > STEP_LIMIT:
                 return
-            here = env.copy(apart=True) if step.apart else env
-            if step.apart and isinstance(step.node, Simple) and index + 1 < len(steps):
-                following = steps[index + 1].node
-                if isinstance(following, Simple) and (written := documents.tee_target(following)):
-                    self.target, kept = written, self.target
-                    self.node(step.node, here, sure=sure and not step.after)
-                    self.target = kept
-                    continue
-            job = self.job
-            if step.background:
-                self.jobs += 1
-                self.job = self.jobs
-            self.background += step.background
-            self.node(step.node, here, sure=sure and not step.after)
-            self.background -= step.background
-            self.job = job
-            if step.after:  # `cd x || exit` ends the script only if it fails
-                here.ended = False
+            if step.after:  # `[ -n "$DEBUG" ] && export …`: whether the list gets here by default
+                taken = usual if step.after == "&&" or usual is None else not usual
+                with choices.taking(self, choices.place(self, [step]), taken):
+                    self.step(steps, index, env, sure=sure and bool(taken))
+            else:
+                self.step(steps, index, env, sure=sure)
+            one = choices.usual([Step(step.node)], self.lookup(env))
+            usual = conditions.together(step.after, usual, one) if step.after else one
+
+    def step(self, steps: list[Step], index: int, env: Environment, *, sure: bool) -> None:
+        step = steps[index]
+        here = env.copy(apart=True) if step.apart else env
+        if step.apart and isinstance(step.node, Simple) and index + 1 < len(steps):
+            following = steps[index + 1].node
+            if isinstance(following, Simple) and (written := documents.tee_target(following)):
+                self.target, kept = written, self.target
+                self.node(step.node, here, sure=sure)
+                self.target = kept
+                return
+        job = self.job
+        if step.background:
+            self.jobs += 1
+            self.job = self.jobs
+        self.background += step.background
+        self.node(step.node, here, sure=sure)
+        self.background -= step.background
+        self.job = job
+        if step.after:  # `cd x || exit` ends the script only if it fails
+            here.ended = False
 
     def node(self, node: Node, env: Environment, *, sure: bool) -> None:
         if isinstance(node, Simple):
@@ -278,6 +305,7 @@ class Interpreter:
             self.element(name, index[1:-1], Word(raw, word.line), env)
             return
         value = expand(raw, self.lookup(env))
+        self.arguments |= {name} if choices.is_argument(raw) else set()
         held.take(self, name, raw, word.line, env)
         if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
             self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))

@@ -21,8 +21,9 @@ def conclude(shell: Interpreter) -> SettingsFile:
         if not label and not made.dropped and not made.given:
             partial = made.value.text if UNKNOWN in made.value.text else ""
             ref = shell.ref(_spelled(shell, made), out.label)
+            how = (made.how, made.used, made.sure)
             out.assignments.append(
-                Assignment(made.name, made.text, ref, out.label, made.how, made.used, made.sure, partial=partial)
+                Assignment(made.name, made.text, ref, out.label, *how, None, partial, made.way, made.asked)
             )
         lost = None if made.dropped else _lost(shell, made, last, label)
         if lost is not None and lost not in out.lost:

@@ -33,6 +33,10 @@ class Made(Struct, eq=False):
     apart: bool = False
     """Set in a subshell or a pipeline."""
     cut: Cut | None = None
+    way: str = ""
+    """The branch that it stands in; empty outside of branches, and in those that are taken by default."""
+    asked: bool = False
+    """Somebody has to ask for that branch."""
     given: bool = False
     """It stands in the file around the script, which tells of it itself."""
 

@@ -255,13 +255,12 @@ def _put_in(part: Piece, lookup: Lookup) -> Value | None:
         if value is not None and UNKNOWN not in value.text and (value.text or operator in {"-", "="}):
             return value
         return expand(part.argument, lookup)._replace(fixed=False)
-    if operator in {":?", "?", ""}:
+    if operator in {":?", "?", ""} or value is None:
         return value
-    if operator == "^^" and value is not None:
-        return value._replace(text=value.text.upper())
-    if operator == ",," and value is not None:
-        return value._replace(text=value.text.lower())
-    return None
+    if operator in {":+", "+"} and UNKNOWN not in value.text:
+        return expand(part.argument if value.text else "", lookup)._replace(fixed=False)
+    cases = {"^^": value.text.upper(), ",,": value.text.lower()}
+    return value._replace(text=cases[operator]) if operator in cases else None
 
 
 def _subscript(part: Piece, value: Value | None, lookup: Lookup) -> Value | None:
