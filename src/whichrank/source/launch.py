@@ -214,23 +214,29 @@ _TRIAL = re.compile(
 _STAGE = re.compile(r"(?:[A-Z]+_)?(?:ENV|ENVIRONMENT|STAGE|TIER)")
 
 
-_COSTLY = frozenset({"CUDA_LAUNCH_BLOCKING", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG"})
 _HEAD = re.compile(r"(?:(?:function|def|class) )?([^:(=]{1,80})(?:\(|:(?!=))")
-_ROWS_ABOVE = 400
+_NAMED = re.compile(r"-\s+(?:name|id|stage|task|job):\s*(\S{1,80})")
+_TRIAL_BLOCK = re.compile(
+    rf"{_TRIAL.pattern}|pre[-_]?flight|verbose|trac(?:e|ing)|health|net[-_]?check|nccl[-_]?tests?|burn[-_]?in",
+    re.IGNORECASE,
+)
 
 
-def _in_a_trial(rows: list[str], line: int) -> bool:
-    """One of the blocks around this line has a name for debugging or tests: a target, a service, a function."""
-    depth = _indented(rows[line - 1]) if 0 < line <= len(rows) else 0
-    for row in reversed(rows[max(0, line - 1 - _ROWS_ABOVE) : line - 1]):
-        if not depth:
-            return False
-        if row.strip() and not row.lstrip().startswith("#") and _indented(row) < depth:
-            depth = _indented(row)
-            head = _HEAD.match(row.lstrip())
-            if head and _TRIAL.search(head[1]):
-                return True
-    return False
+def _trial_rows(rows: list[str]) -> set[int]:
+    """Lines inside of blocks with a name for debugging or tests: a target, a service, a function."""
+    found: set[int] = set()
+    around: list[tuple[int, bool]] = []  # of each open block its indentation, and whether it is for tests
+    for line, row in enumerate(rows, 1):
+        if not row.strip() or row.lstrip().startswith("#"):
+            continue
+        depth = _indented(row)
+        while around and around[-1][0] >= depth:
+            around.pop()
+        inside = bool(around) and around[-1][1]
+        found |= {line} if inside else set()
+        head = _NAMED.match(row.lstrip()) or _HEAD.match(row.lstrip())
+        around.append((depth, inside or bool(head and _TRIAL_BLOCK.search(head[1]))))
+    return found
 
 
 def _indented(row: str) -> int:
@@ -244,8 +250,7 @@ def _described(out: SettingsFile, text: str, label: str) -> None:
     if said or _PRODUCTION.search(PurePosixPath(label).name):
         out.production.add(label)
     out.trial = bool(_TRIAL.search(PurePosixPath(label).name) or _TRIAL.search(about))
-    rows = text.split("\n")
-    out.trial_lines = {a.ref.line for a in out.assignments if a.name in _COSTLY and _in_a_trial(rows, a.ref.line)}
+    out.trial_lines = _trial_rows(text.split("\n"))
     out.production.update(
         a.scope
         for a in out.assignments

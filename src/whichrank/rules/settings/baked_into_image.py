@@ -1,7 +1,7 @@
 """Settings that an image or a host carries where nobody looks.
 
-What it finds: nccl.conf files that a Dockerfile copies or writes, /etc/nccl.conf and ~/.nccl.conf of this
-host, variables of an image that point at files or devices of one kind of host.
+What it finds: nccl.conf files that a Dockerfile copies, /etc/nccl.conf and ~/.nccl.conf of this host, variables of an
+image (or of an nccl.conf that its Dockerfile spells out) that point at files or devices of one kind of host.
 
 Why it happens: the file is read by every job that runs from the image, silently, on any host.
 
@@ -31,7 +31,8 @@ def judge(settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     for file in settings.files:
         found += [_baked(baked, file.kind) for baked in file.baked]
-        found += [finding for a in file.assignments if a.how == "image" for finding in _carried(a)]
+        image = {"image", "conf"} if file.kind == "dockerfile" else {"image"}
+        found += [finding for a in file.assignments if a.how in image for finding in _carried(a)]
     return found
 
 

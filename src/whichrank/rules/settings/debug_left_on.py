@@ -6,8 +6,8 @@ unit or in the comment at the top): verbose logs, checks of every call, synchron
 for a test, forced algorithms. In every other launch file: the settings that cost a large part of each step
 (CUDA_LAUNCH_BLOCKING=1, TORCH_DISTRIBUTED_DEBUG=DETAIL, NCCL_DEBUG=TRACE), unless the file is for debugging or tests
 by its name, its comments or the block that they stand in. What somebody has to ask for is not left on: a branch that is
-not taken by default, a preset, a service with a profile, a check before the job. One process alone may switch transports
-off.
+not taken by default, a preset, a service with a profile, a check before the job. One process alone may switch
+transports off.
 
 Why it happens: they helped once and stayed.
 

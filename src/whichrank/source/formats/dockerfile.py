@@ -202,7 +202,7 @@ class _Image(Struct):
         words = [w for w in first.split() if not w.startswith("--")]
         target = words[-1] if words else ""
         carried = [w for w in words if _CONF.search(w)]
-        if carried:
+        if carried and "<<" not in first:
             self.out.baked.append(Baked(target if _CONF.search(target) else carried[0], self.ref(line)))
         if "<<" in first and _CONF.search(target):
             for offset, row in enumerate(rest.split("\n"), 1):
@@ -215,7 +215,8 @@ class _Image(Struct):
         if body.lstrip().startswith("["):
             return
         inner = run_script(_script(body), self.out.label, line, self.lines)
-        self.out.baked += inner.baked
+        written = any(a.how == "conf" for a in inner.assignments)
+        self.out.baked += [] if written else inner.baked  # what is written out here is judged by itself
         for a in inner.assignments:
             written = a.how == "conf" or not re.search(r"\bexport\b|^RUN\b.*\bexport\b", a.ref.quote)
             profile = re.search(

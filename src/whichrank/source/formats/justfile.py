@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from whichrank.records.settings import UNKNOWN, SettingsFile
-from whichrank.source.formats.makefile import LINE_LIMIT, Make, recipe, record
+from whichrank.source.formats.makefile import LINE_LIMIT, Make, one_run, recipe, record
 from whichrank.source.shell.embedded import Given
 
 KIND = "justfile"
@@ -25,7 +25,8 @@ def read(text: str, label: str) -> SettingsFile:
     given = [Given(n, v, at) for n, (v, at, _) in just.set_at.items() if n in just.exported or just.every]
     for body in bodies:
         just.one_shell = bool(body) and body[0][1].startswith("#!")
-        recipe(just, body, given)
+        recipe(just, body, given, just.values)
+    one_run(just)
     return just.out
 
 

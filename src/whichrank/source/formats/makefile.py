@@ -38,7 +38,16 @@ class Make(Struct):
     shell_like: bool = False
     """A dollar sign is the shell's, as in justfiles."""
     used: set[str] = field(default_factory=set)
-    targeted: list[Given] = field(default_factory=list)
+    targeted: list[tuple[str, Given]] = field(default_factory=list)
+    """Variables that are exported for one target."""
+    private: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Target -> values that hold in its recipe only."""
+    started: set[str] = field(default_factory=set)
+    """Alternatives that start ranks: recipes, each of which is a run of its own."""
+
+
+Recipe = tuple[tuple[str, ...], list[tuple[int, str]]]
+"""Targets, and the numbered lines."""
 
 
 def read(text: str, label: str) -> SettingsFile:
@@ -51,21 +60,31 @@ def read(text: str, label: str) -> SettingsFile:
     for name, (value, line, sure) in make.set_at.items():
         record(make, name, value, line, sure)
     given = [Given(n, v, at) for n, (v, at, _) in make.set_at.items() if n in make.exported or make.every]
-    for body in recipes:
-        recipe(make, body, [*given, *make.targeted])
+    known = {target for targets, _ in recipes for target in targets}
+    for targets, body in recipes:  # a target without a recipe hands its variables to those that it needs
+        own = [item for target, item in make.targeted if target in targets or target not in known]
+        values = {name: text for target in targets for name, text in make.private.get(target, {}).items()}
+        recipe(make, body, [*given, *own], {**make.values, **values})
+    one_run(make)
     return make.out
 
 
-def _top_level(make: Make) -> list[list[tuple[int, str]]]:
-    """Assignments are taken into `make`; returns the recipes as numbered lines."""
-    recipes: list[list[tuple[int, str]]] = []
+def one_run(make: Make) -> None:
+    """With one recipe that starts ranks, what is set there meets all that is exported."""
+    if len(make.started) < 2:
+        make.out.assignments[:] = [a._replace(way="") if a.way in make.started else a for a in make.out.assignments]
+
+
+def _top_level(make: Make) -> list[Recipe]:
+    """Assignments are taken into `make`; returns the recipes."""
+    recipes: list[Recipe] = []
     conditions, define, index = 0, False, 0
     while index < len(make.lines):
         start, line = index + 1, make.lines[index]
         index += 1
         if line.startswith("\t"):
             if recipes:
-                recipes[-1].append((start, line[1:]))
+                recipes[-1][1].append((start, line[1:]))
             continue
         while line.rstrip().endswith("\\") and index < len(make.lines):
             line = line.rstrip()[:-1] + " " + make.lines[index].strip()
@@ -79,7 +98,7 @@ def _top_level(make: Make) -> list[list[tuple[int, str]]]:
     return recipes
 
 
-def _line(make: Make, line: str, start: int, recipes: list[list[tuple[int, str]]], *, sure: bool) -> None:
+def _line(make: Make, line: str, start: int, recipes: list[Recipe], *, sure: bool) -> None:
     """One line outside of recipes: an assignment, an export, or the head of a rule."""
     if len(line) > LINE_LIMIT:
         return
@@ -93,9 +112,8 @@ def _line(make: Make, line: str, start: int, recipes: list[list[tuple[int, str]]
         for name in words[1:]:
             make.set_at.pop(name, None)
     elif match := _RULE.fullmatch(line):
-        recipes.append([])
-        if ";" in match["rest"]:
-            recipes[-1].append((start, match["rest"].partition(";")[2]))
+        rows = [(start, match["rest"].partition(";")[2])] if ";" in match["rest"] else []
+        recipes.append((tuple(match["targets"].split()), rows))
 
 
 def _assign(make: Make, match: re.Match[str], line: int, *, sure: bool) -> None:
@@ -110,24 +128,32 @@ def _assign(make: Make, match: re.Match[str], line: int, *, sure: bool) -> None:
     value = make_text.expand(value, make.values)
     if match["operator"] == "+=":
         value = f"{make.values.get(name, UNKNOWN)} {value}"
-    make.values[name] = value
     if match["targets"]:
-        if "export" in match["words"]:
-            make.targeted.append(Given(name, value, line))
-            record(make, name, value, line, False, how="export")
-        elif is_read(name) and not make.every:
-            record(make, name, value, line, False, how="local")
+        make.values.setdefault(name, value)
+        _for_targets(make, match, value, line)
         return
+    make.values[name] = value
     if "export" in match["words"]:
         make.exported.add(name)
     make.set_at[name] = (value, line, sure)
+
+
+def _for_targets(make: Make, match: re.Match[str], value: str, line: int) -> None:
+    name, targets = match["name"], match["targets"].split()
+    for target in targets:
+        make.private.setdefault(target, {})[name] = value
+    if "export" in match["words"]:
+        make.targeted += [(target, Given(name, value, line)) for target in targets]
+        record(make, name, value, line, False, how="export", way=f"target {targets[0]}")
+    elif is_read(name) and not make.every:
+        record(make, name, value, line, False, how="local", way=f"target {targets[0]}")
 
 
 def _ref(make: Make, line: int) -> Ref:
     return Ref(make.out.label, f"line {line}", make.lines[line - 1].strip()[:QUOTE_LIMIT])
 
 
-def record(make: Make, name: str, value: str, line: int, sure: bool, how: How | None = None) -> None:
+def record(make: Make, name: str, value: str, line: int, sure: bool, how: How | None = None, way: str = "") -> None:
     chosen: How = how or ("export" if make.every or name in make.exported else "local")
     ref = _ref(make, line)
     stripped = value.strip()
@@ -137,14 +163,17 @@ def record(make: Make, name: str, value: str, line: int, sure: bool, how: How | 
             why = f"make does not take quotes off: the value is {stripped} with its quotes"
             make.out.lost.append(Lost(name, ref, why, f"Write: export {name} := {stripped[1:-1]}"))
             stripped = stripped[1:-1]
+        elif value != stripped and not make.shell_like and stripped and not re.fullmatch(r"[-+]?\w*\d", stripped):
+            why = f"make keeps the blanks in front of the comment: the value is '{stripped}' and blanks"
+            make.out.lost.append(Lost(name, ref, why, "Put the comment on a line of its own."))
     known = None if UNKNOWN in stripped else stripped
     used = name in make.used
     make.out.assignments.append(
-        Assignment(name, known, ref, make.out.label, chosen, used, sure, partial="" if known is not None else stripped)
+        Assignment(name, known, ref, make.out.label, chosen, used, sure, None, stripped if known is None else "", way)
     )
 
 
-def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
+def recipe(make: Make, body: list[tuple[int, str]], given: list[Given], values: dict[str, str]) -> None:
     """The lines of a recipe: each with its continuations a script, or all together with .ONESHELL."""
     scripts: list[tuple[int, list[str]]] = []
     continued = False
@@ -156,8 +185,10 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
         else:
             scripts.append((line, [text]))
         continued = text.rstrip().endswith("\\")
-    starts = [_run(make, first, rows, given) for first, rows in scripts]
+    starts = [_run(make, first, rows, given, values) for first, rows in scripts]
     launched = [bool(found.note) for found in starts]
+    run = f"recipe of line {body[0][0]}" if body else ""
+    make.started |= {run} if any(launched) else set()
     for (first, rows), starts_ranks in zip(scripts, launched, strict=True):
         if starts_ranks and not make.shell_like:
             text = "\n".join(rows)
@@ -173,7 +204,8 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
             scope = f"{make.out.label}:{a.ref.locator}" if found.production else a.scope
             make.out.production |= {scope} if found.production else set()
             how: How = "build" if alone and a.how == "local" else a.how
-            make.out.assignments.append(a._replace(how=how, scope=scope))
+            way = f"{run}, {a.way}" if a.way else run
+            make.out.assignments.append(a._replace(how=how, scope=scope, way=way))
         make.out.lost += [lost for lost in found.lost if lost not in make.out.lost]
         make.out.launches += found.launches
         make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
@@ -196,6 +228,6 @@ def _defined(make: Make, assignment: Assignment) -> Assignment:
     return assignment
 
 
-def _run(make: Make, first: int, rows: list[str], given: list[Given]) -> SettingsFile:
-    text = make_text.expand("\n".join(rows), make.values).replace(UNKNOWN, "$UNKNOWN")
+def _run(make: Make, first: int, rows: list[str], given: list[Given], values: dict[str, str]) -> SettingsFile:
+    text = make_text.expand("\n".join(rows), values).replace(UNKNOWN, "$UNKNOWN")
     return run_script(text, make.out.label, first, make.lines, given)

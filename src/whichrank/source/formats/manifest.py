@@ -80,6 +80,10 @@ class Manifest(Struct):
     networks: pod_networks.Networks | None = None
     block: Node | None = None
     """Of values of a chart: the map that is read at present."""
+    way: str = ""
+    """The component of such values that is read at present: those of two components don't meet."""
+    asked: bool = False
+    """Somebody has to ask for the service that is read at present."""
 
     def read(self) -> None:
         self.recognise()
@@ -167,9 +171,10 @@ class Manifest(Struct):
                     self.networks = pod_networks.plain(node)
         elif not self.form:
             self.networks = pod_networks.of_values(node) or self.networks
-        around, self.block = self.block, None if self.form else node
+        around, self.block = (self.block, self.way), None if self.form else node
+        self.way = f"map of line {node.line}" if path and not self.form else ""
         self.parts(node, scope, path, depth)
-        self.block = around
+        self.block, self.way = around
         self.around, (self.volumes, self.networks, self.pod) = kept, pod
 
     def parts(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
@@ -195,8 +200,10 @@ class Manifest(Struct):
         elif manifest_keys.ENVIRONMENT.fullmatch(name) and other_parts.by_device(self, value):
             return
         elif manifest_keys.ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and variables.sets_something(value):
-            pod_networks.check(self, variables.block(self, value, f"{self.group}:{value.line}"))
-        elif value.kind == "scalar" and manifest_keys.is_setting(name) and not value.null:
+            own = f"{self.group}:{value.line}"
+            self.out.trial_scopes |= {own} if self.block is not None and forms.measures(self.block) else set()
+            pod_networks.check(self, variables.block(self, value, own))
+        elif value.kind == "scalar" and (manifest_keys.is_setting(name) or name == "WORLD_SIZE") and not value.null:
             variables.record(self, name, value, key.line, scope)
         elif self.form != "kubernetes" and self.is_script(name, value, path):
             self.script(name, value, scope)
@@ -234,6 +241,8 @@ class Manifest(Struct):
         same = f"{image.text}" if image is not None and image.kind == "scalar" else str(node.line)
         group = self.job_of(node, same)
         scope = f"{group}:{node.line}"
+        self.out.trial_scopes |= {scope} if forms.measures(node) else set()
+        self.asked = self.form == "compose" and node.get("profiles") is not None
         given: list[Given] = []
         part = other_parts.part_of(self, node, path)
         judged = part is None or part.judged
@@ -385,7 +394,7 @@ class Manifest(Struct):
         for a in inner.assignments:
             written = re.search(r">>?\s*\S", a.ref.quote)  # into a file that later commands read
             how = "build" if apart and not launched and a.how == "export" and not written else a.how
-            self.out.assignments.append(a._replace(scope=scope, how=how))
+            self.out.assignments.append(a._replace(scope=scope, how=how, asked=a.asked or self.asked))
             if how == "build":
                 why = "each of these commands runs in a shell of its own, and this one ends before the training"
                 fix = "Put it into the environment block, or export it in the command that starts the training."

@@ -134,7 +134,17 @@ def record(manifest: Manifest, name: str, value: Node, line: int, scope: str) ->
         manifest.lost(name, line, "nothing exports it: this configuration has no section for environment variables",
                   f"Export {name} where the job is launched.")  # fmt: skip
     manifest.out.assignments.append(
-        Assignment(name, known, manifest.ref(line), scope, "manifest", value_ref=where, partial="" if known else text)
+        Assignment(
+            name,
+            known,
+            manifest.ref(line),
+            scope,
+            "manifest",
+            value_ref=where,
+            partial="" if known else text,
+            way=manifest.way,
+            asked=manifest.asked,
+        )
     )
     return text
 

@@ -13,6 +13,7 @@ from whichrank.source.formats import env_file, manifest_keys, pod_variables
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.shell.allocation import Allocation, Count
+from whichrank.source.shell.choices import is_measurement
 
 if TYPE_CHECKING:
     from whichrank.source.formats.manifest import Manifest
@@ -41,6 +42,13 @@ def debugged(node: Node) -> list[Node]:
         return []
     words = ["python", "-m", target.text] if module is not None else ["python", target.text]
     return [Node("scalar", target.line, word, "'") for word in words]
+
+
+def measures(node: Node) -> bool:
+    """A container or a block of values that tests or measures: by its name, its image or its command."""
+    parts = [node.get(name) for name in ("name", "image", "command", "args", "entrypoint")]
+    texts = [item.text for part in parts if part is not None for item in (part.items or [part])]
+    return is_measurement(" ".join(text[:400] for text in texts[:40]))
 
 
 def beside_containers(manifest: Manifest, pod: Node) -> None:

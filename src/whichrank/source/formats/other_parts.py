@@ -11,6 +11,7 @@ from whichrank.model.evidence import Ref
 from whichrank.records.settings import Lost
 from whichrank.source import workload
 from whichrank.source.formats import manifest_environment as variables
+from whichrank.source.formats import manifest_forms as forms
 from whichrank.source.formats.yaml_tree import Node
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ _BY_DEVICE = frozenset({"cpu", "cuda", "rocm", "gpu"})
 def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part | None:
     """Which part of the job a container is; None for one that may be a rank."""
     if "initContainers" in path:
-        return _INIT._replace(why="") if _runs_alone(container) else _INIT
+        return _INIT._replace(why="") if _runs_alone(container) or _is_another(manifest, container) else _INIT
     if manifest.form != "kubernetes" or workload.gpus(container) is not None:
         return None
     head = "headGroupSpec" in path
@@ -69,11 +70,27 @@ def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part 
     return part if all(each.get("envFrom") is None for each in ranks) else part._replace(why="")
 
 
-def _runs_alone(container: Node) -> bool:
-    """It is a program of one process with settings of its own: WORLD_SIZE=1, or the loopback address."""
+def _given(container: Node) -> dict[str, str]:
     block = container.get("env")
     pairs = [(item.get("name"), item.get("value")) for item in block.items] if block is not None else []
-    given = {name.text: value.text for name, value in pairs if name is not None and value is not None}
+    return {name.text: value.text for name, value in pairs if name is not None and value is not None}
+
+
+def _is_another(manifest: Manifest, container: Node) -> bool:
+    """A program of another image with settings of its own: one that tests, or one that has other values on purpose."""
+    pod = manifest.pod.get("containers") if manifest.pod is not None else None
+    image, ranks = container.get("image"), pod.items if pod is not None else []
+    others = [there.text for each in ranks if (there := each.get("image")) is not None]
+    if image is None or image.text in others:
+        return False
+    own = _given(container)
+    differ = any(name in there and there[name] != own[name] for there in map(_given, ranks) for name in own)
+    return differ or forms.measures(container)
+
+
+def _runs_alone(container: Node) -> bool:
+    """It is a program of one process with settings of its own: WORLD_SIZE=1, or the loopback address."""
+    given = _given(container)
     return given.get("WORLD_SIZE") == "1" or given.get("MASTER_ADDR") in {"localhost", "127.0.0.1"}
 
 

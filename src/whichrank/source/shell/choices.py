@@ -93,6 +93,22 @@ def of_arms(shell: Interpreter, node: Case, lookup: Lookup) -> list[bool | None]
     return [at == first for at in range(len(fits))]
 
 
+_MEASURES = re.compile(
+    r"(?<![\w])(?:\w{2,20}_perf(?:_mpi)?\b|nccl[-_]?tests?\b|ib_(?:write|read|send)_(?:bw|lat)|\w{0,40}pre[-_]?flight"
+    r"|\w{0,40}(?:net|health|sanity|fabric|link|nccl)[-_]?(?:check|test|probe)|osu_\w{2,40}|dcgmi\s+diag|dcgmproftester)"
+)
+
+
+def measures(steps: list[Step]) -> bool:
+    """A check or a measurement before the job: what it is given is not left on in the training."""
+    texts = (" ".join(word.raw for word in node.words) for node in commands(steps))
+    return any(_MEASURES.search(text) for text in texts)
+
+
+def is_measurement(text: str) -> bool:
+    return bool(_MEASURES.search(text))
+
+
 def place(shell: Interpreter, body: list[Step]) -> str:
     """A name for the branch that is followed next."""
     first = next((word.line for command in commands(body) for word in command.words), 0)

@@ -226,11 +226,15 @@ class Interpreter:
 
     def node(self, node: Node, env: Environment, *, sure: bool) -> None:
         if isinstance(node, Simple):
-            self.simple(node, env, sure=sure)
+            own = [Step(node)]
+            with choices.taking(self, choices.place(self, own), not choices.measures(own)):
+                self.simple(node, env, sure=sure)
         elif isinstance(node, Group):
             kept, self.target = self.target, documents.written_to(node.redirects) or self.target
             inner = env.copy(apart=True) if node.subshell else env
-            self.walk(node.body, inner, sure=sure)
+            own = node.body if node.subshell else []
+            with choices.taking(self, choices.place(self, own), not choices.measures(own)):
+                self.walk(node.body, inner, sure=sure)
             self.target = kept
         elif isinstance(node, If):
             branches.condition(self, node, env, sure=sure)
