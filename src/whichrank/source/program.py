@@ -18,6 +18,7 @@ from whichrank.source._children import Child, children
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names, removed, sets
 from whichrank.source._thrown_away import wasted
+from whichrank.source.alternatives import in_programs as ways_of
 from whichrank.source.nodes import last_name
 from whichrank.source.shell.embedded import Given, run_command, run_script
 
@@ -55,6 +56,7 @@ class _Program(Struct):
     """Variables that the program sets for itself, by the node that does."""
     release: Release = field(default_factory=Release)
     recorded: set[tuple[str, Ref]] = field(default_factory=set)
+    ways: ways_of.Ways = field(default_factory=dict)
 
     def ref(self, node: ast.AST | int) -> Ref:
         line = node if isinstance(node, int) else getattr(node, "lineno", 1)
@@ -65,7 +67,7 @@ class _Program(Struct):
         dead = set(_dead(self.tree))
         self.constants = Constants.of(self.tree)
         names = environ_names(self.tree)
-        branches = {inner for node in ast.walk(self.tree) if _is_branch(node) for inner in ast.walk(node)}
+        self.ways = ways_of.alternatives(self.tree, self.constants)
         gone = removed(self.tree, names)
         given: dict[str, tuple[ast.expr, ast.AST]] = {}
         for node in ast.walk(self.tree):
@@ -75,7 +77,7 @@ class _Program(Struct):
                 given[name] = value, place
                 if gone.get(name, 0) <= getattr(place, "lineno", 0):
                     self.own.setdefault(name, place)
-                    self.record(name, value, place, self.out.label, sure=node not in branches, what="os.environ")
+                    self.record(name, value, place, self.out.label, sure=id(node) not in self.ways, what="os.environ")
             self.texts(node)
         self.numbers(given)
         for child in children(self.tree, self.constants, names):
@@ -112,8 +114,10 @@ class _Program(Struct):
         known = None if UNKNOWN in text else text
         if (name, ref) not in self.recorded:
             self.recorded.add((name, ref))
+            partial = "" if known is not None else text
+            way = self.ways.get(id(node), ways_of.ALWAYS)
             self.out.assignments.append(
-                Assignment(name, known, ref, scope, "python", sure=sure, partial="" if known is not None else text)
+                Assignment(name, known, ref, scope, "python", False, sure, None, partial, way.name, way.asked)
             )
 
     def check_type(self, name: str, value: ast.expr, node: ast.AST, what: str) -> None:
@@ -149,7 +153,7 @@ class _Program(Struct):
             found = run_command(words, self.out.label, self.lines, [*inherited, *given], literal=who)
             if found.note or _own_interpreter(child.node):
                 self.replaced(child)
-            self.take(found, scope)
+            self.take(found, scope, child.node)
         elif child.script:
             text, line = child.script
             found = run_script(
@@ -158,7 +162,7 @@ class _Program(Struct):
             if _ONLY_EXPORTS.fullmatch(text):
                 self.gone_at_once(found)
             else:
-                self.take(found, scope)
+                self.take(found, scope, child.node)
 
     def numbers(self, given: dict[str, tuple[ast.expr, ast.AST]]) -> None:
         clash = rank_numbers.in_program(given, self.constants, self.ref)
@@ -209,13 +213,17 @@ class _Program(Struct):
                     Lost(name, self.ref(node), child.why, f"Put {name} into that environment.", "warning")
                 )
 
-    def take(self, found: SettingsFile, scope: str) -> None:
+    def take(self, found: SettingsFile, scope: str, call: ast.AST | None = None) -> None:
         """What a command line of the program sets or loses; lines are the program's already."""
         shift = self.first_line - 1
+        way = self.ways.get(id(call), ways_of.ALWAYS)
         for a in found.assignments:
             if in_family(a.name) or is_read(a.name):
                 line = a.ref.line
-                self.out.assignments.append(a._replace(ref=self.ref(line) if shift else a.ref, scope=scope))
+                ref = self.ref(line) if shift else a.ref
+                self.out.assignments.append(
+                    a._replace(ref=ref, scope=scope, way=a.way or way.name, asked=a.asked or way.asked)
+                )
         self.out.lost += [lost for lost in found.lost if lost not in self.out.lost]
         self.out.clashes += [clash for clash in found.clashes if clash not in self.out.clashes]
         self.out.launches += found.launches
@@ -261,13 +269,6 @@ def _is_remote(node: ast.AST) -> bool:
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
     return any(re.search(r"\bremote\b", ast.unparse(decorator)) for decorator in node.decorator_list)
-
-
-def _is_branch(node: ast.AST) -> bool:
-    """A condition; `if __name__ == "__main__"` is none, it holds where it matters."""
-    if not isinstance(node, ast.If):
-        return False
-    return not any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.test))
 
 
 def _pretends(func: ast.expr) -> bool:

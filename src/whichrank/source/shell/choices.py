@@ -26,6 +26,11 @@ _OF_THE_PLACE = re.compile(
 _OF_THE_USER = re.compile(r"[A-Z][A-Z0-9_]*|[1-9]")
 
 
+def is_switch(name: str) -> bool:
+    """A variable that a user may set, or an argument; not one that is there anyway."""
+    return bool(_OF_THE_USER.fullmatch(name)) and not _OF_THE_PLACE.fullmatch(name)
+
+
 def unasked(lookup: Lookup) -> Lookup:
     """Variables as they are where the user sets none and gives no arguments."""
 
@@ -35,8 +40,7 @@ def unasked(lookup: Lookup) -> Lookup:
             return Value("0")
         if value is None and name in {"@", "*"}:
             return Value("")
-        own = _OF_THE_USER.fullmatch(name) and not _OF_THE_PLACE.fullmatch(name)
-        return Value("") if value is None and own else value
+        return Value("") if value is None and is_switch(name) else value
 
     return find
 

@@ -1,0 +1,1 @@
+"""Alternatives of a program, and what it does where nobody asks for another one."""
