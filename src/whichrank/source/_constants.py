@@ -109,6 +109,9 @@ class Constants(Struct):
     def _called(self, node: ast.Call, depth: int) -> str:
         if isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
             return self.text(node.args[0], depth + 1)
+        if isinstance(node.func, ast.Name) and node.func.id in self.functions:
+            returned = list(returns(self.functions[node.func.id]))
+            return self.text(returned[0], depth + 1) if len(returned) == 1 else UNKNOWN
         # os.environ.get("X", "default") and os.getenv: the default is what the file says.
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if (joined := self.joined(node, depth + 1)) is not None:

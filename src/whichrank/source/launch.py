@@ -12,7 +12,7 @@ from whichrank.facts.variables.releases import said_in
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count
 from whichrank.records.settings import SettingsFile
-from whichrank.source import launch_fit
+from whichrank.source import launch_fit, launcher_names
 
 if TYPE_CHECKING:
     from whichrank.source.shell.interpret import Neighbour
@@ -184,6 +184,7 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
     _refers_to_itself(out, text)
     _described(out, text, label)
     _said_gpus(out, text, label)
+    out.clashes += launcher_names.misspelt(text, label)
     launch_fit.check(out, text)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"

@@ -24,6 +24,7 @@ def check(file: SettingsFile, text: str) -> None:
     found = [clash for launch in file.launches for clash in _one(launch, beside=given, here=id(launch) in here)]
     together = [_members, _too_high, _apart, _same_port, _unread, *([] if _STARTERS.search(text) else [_on_one_host])]
     found += [] if here else _said_hosts(file)
+    found += _ports(file)
     for clash in (*found, *(clash for judge in together for clash in judge(file.launches))):
         if clash not in file.clashes:
             file.clashes.append(clash)
@@ -301,6 +302,34 @@ def _on_one_machine(launches: list[Launch]) -> set[int]:
     }
 
 
+LARGEST_PORT = 65535
+
+
+def too_large(name: str, port: str, ref: Ref) -> Clash | None:
+    """A number that is no port."""
+    if not re.fullmatch(r"\d{5,12}", port) or int(port) <= LARGEST_PORT:
+        return None
+    return Clash(
+        name, ref, f"{port} is no port: the largest is {LARGEST_PORT}", f"Write a number up to {LARGEST_PORT}."
+    )
+
+
+def _ports(file: SettingsFile) -> Iterator[Clash]:
+    """Ports of variables, and of launches that don't take them from there."""
+    said = set()
+    for each in file.assignments:
+        match = re.fullmatch(r"(?:[^\s:]+:)?(\d{5,12})", each.value or "") if _PORT_NAMES.fullmatch(each.name) else None
+        clash = too_large(each.name, match[1], each.ref) if match else None
+        if match is not None and clash is not None:
+            said.add(match[1])
+            yield clash
+    for port in (launch.port for launch in file.launches if launch.port is not None):
+        clash = too_large(port.name, port.text, port.ref)
+        if clash is not None and port.text not in said:
+            yield clash
+
+
+_PORT_NAMES = re.compile(r"\w*(?:MASTER|RDZV|RENDEZVOUS|PROCESS)_PORT|\w*RDZV_ENDPOINT", re.IGNORECASE)
 _HOST_COUNTS = ("NNODES", "PET_NNODES", "NUM_NODES", "N_NODES", "NUM_MACHINES")
 
 

@@ -110,6 +110,8 @@ class _Program(Struct):
         ref = self.ref(node)
         if what == "os.environ" or is_read(name) or in_family(name):
             self.check_type(name, value, node, what)
+        if name == "LOCAL_RANK" and (clash := rank_numbers.not_local(name, ast.unparse(value), ref)) is not None:
+            self.out.clashes.append(clash)
         text = self.constants.text(value)
         known = None if UNKNOWN in text else text
         if (name, ref) not in self.recorded:
@@ -148,7 +150,8 @@ class _Program(Struct):
             self.put(child)
         inherited = [] if child.fresh else [Given(n, UNKNOWN, getattr(p, "lineno", 1)) for n, p in self.own.items()]
         if child.words is not None:
-            words = [(text, text, line) for text, line in child.words]
+            scripts = [text.replace(UNKNOWN, "$UNKNOWN") if " " in text else text for text, _ in child.words]
+            words = [(text, text, line) for text, (_, line) in zip(scripts, child.words, strict=True)]
             who = "a list of words"
             found = run_command(words, self.out.label, self.lines, [*inherited, *given], literal=who)
             if found.note or _own_interpreter(child.node):

@@ -133,6 +133,24 @@ def in_script(numbers: Mapping[str, tuple[str, int]], ref: Callable[[int], Ref])
     return None
 
 
+_GLOBAL = r"SLURM_PROCID|(?:OMPI|MV2)_COMM_WORLD_RANK|PMIX?_RANK|PALS_RANKID|JSM_NAMESPACE_RANK|FLUX_TASK_RANK"
+_OVER_ALL = re.compile(rf"[\"']?\$\{{?({_GLOBAL})(?::?-\w{{0,12}})?\}}?[\"']?")
+_OVER_ALL_IN_PROGRAM = re.compile(
+    rf"(?:str\(|int\(){{0,2}}(?:os\.)?(?:environ\[|environ\.get\(|getenv\()'({_GLOBAL})'[^%/]*"
+)
+_LOCAL_NAMES = {"SLURM_PROCID": "SLURM_LOCALID", "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_LOCAL_RANK"}
+
+
+def not_local(name: str, raw: str, ref: Ref) -> Clash | None:
+    """LOCAL_RANK that is taken from the number over all hosts."""
+    match = _OVER_ALL.fullmatch(raw) or _OVER_ALL_IN_PROGRAM.fullmatch(raw)
+    if match is None:
+        return None
+    why = f"${match[1]} counts over all hosts: from the second host on no GPU has that number"
+    local = _LOCAL_NAMES.get(match[1], "")
+    return Clash(name, ref, why, f"Write ${local}." if local else "Take the number on the own host.")
+
+
 def repeated(ref: Ref, also: Ref) -> Clash:
     """RANK that is only the number on its own host, in a world of several hosts."""
     why = "it is the number on its own host, while WORLD_SIZE counts over all hosts: each host starts the same ranks"

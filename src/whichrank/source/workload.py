@@ -141,12 +141,16 @@ def containers(part: Node) -> Iterator[Node]:
     yield from node.items if node is not None else ()
 
 
+_PROCESSES = ("nprocPerNode", "nProcPerNode")
+
+
 def stated(root: Node, kind: str) -> Iterator[tuple[Count, Count]]:
     """Processes (or GPUs that Ray is told of) for each pod, and the GPUs that the pod has."""
     spec = root.get("spec")
     if spec is None:
         return
-    each = _count(spec, "nprocPerNode")
+    elastic = spec.get("elasticPolicy")
+    each = _count(spec, *_PROCESSES) or (_count(elastic, *_PROCESSES) if elastic is not None else None)
     for _, _, _, container in roles(root, kind):
         if each is not None and (found := gpus(container)) is not None:
             yield each, found

@@ -7,9 +7,9 @@ from functools import cache
 from itertools import pairwise
 from typing import TypeAlias
 
-from whichrank.facts.variables.environment import Variable, catalogue, renames
+from whichrank.facts.variables.environment import catalogue, renames
 
-Names: TypeAlias = Callable[[], Mapping[str, Variable]]
+Names: TypeAlias = Callable[[], Mapping[str, object]]
 
 
 def nearest(name: str, limit: int = 3, among: Names = catalogue) -> str:

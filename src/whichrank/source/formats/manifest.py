@@ -193,6 +193,7 @@ class Manifest(Struct):
     def entry(self, name: str, key: Node, value: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
         if name in forms.IMAGES:
             self.image(value, scope, whole=len(path) < 3)
+        forms.port(self, name, value)
         if self.kind in {"ConfigMap", "Secret"} and path[:1] in {("data",), ("stringData",)} and len(path) == 2:
             forms.config_map(self, key, value, scope)
         elif name == "runtimeEnvYAML" and value.kind == "scalar":

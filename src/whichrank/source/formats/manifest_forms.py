@@ -12,6 +12,7 @@ from whichrank.source import conf, workload
 from whichrank.source.formats import env_file, manifest_keys, pod_variables
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats.yaml_tree import Node
+from whichrank.source.launch_fit import too_large
 from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.choices import is_measurement
 
@@ -42,6 +43,18 @@ def debugged(node: Node) -> list[Node]:
         return []
     words = ["python", "-m", target.text] if module is not None else ["python", target.text]
     return [Node("scalar", target.line, word, "'") for word in words]
+
+
+_PORT = re.compile(r"(?:\w{0,40}_)?(?:master|rdzv|rendezvous|main_?process)_?port", re.IGNORECASE)
+
+
+def port(manifest: Manifest, name: str, value: Node) -> None:
+    """`main_process_port: 295000`, `rdzvPort: 294000`."""
+    clash = None
+    if value.kind == "scalar" and _PORT.fullmatch(name) and not name.isupper():
+        clash = too_large(name, value.text, manifest.ref(value.line))
+    if clash is not None and clash not in manifest.out.clashes:
+        manifest.out.clashes.append(clash)
 
 
 def measures(node: Node) -> bool:

@@ -186,6 +186,8 @@ def _ranks(launch: Launch) -> int | None:
         return launch.started.number if launch.started is not None else None
     if launch.total is not None:
         return launch.total.number
+    if launch.program == "deepspeed" and launch.slots is not None and launch.hosts is not None:
+        return launch.per_host.number * launch.hosts.number if launch.per_host is not None else launch.slots.number
     hosts = launch.nodes or (launch.hosts if launch.program == "deepspeed" else None)
     if launch.per_host is None or (hosts is not None and not hosts.exact) or (hosts is None and launch.several):
         return None

@@ -191,6 +191,8 @@ def _hosts_of_deepspeed(shell: Interpreter, launch: Launch, command: list[Field]
             shell.clash(hostfile.clash(host, *refs, of_deepspeed=True))
     if file is not None and (hosts := host_file(file, shell.files)) is not None:
         launch.hosts = _count(shell, hosts[0])
+        chosen = option(command, frozenset({"--include", "-i", "--exclude", "-e", "--num_nodes"}))
+        launch.slots = _count(shell, hosts[1]) if chosen is None else None
         slots = hosts[1].number // hosts[0].number if hosts[1] is not None else 0
         if slots and launch.per_host is not None and launch.per_host.number > slots:
             launch.gpus = Count(slots, launch.hosts.ref if launch.hosts else launch.ref, hosts[0].said)

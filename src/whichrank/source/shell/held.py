@@ -40,6 +40,10 @@ def take(shell: Interpreter, name: str, raw: str, line: int, env: Environment) -
     """Remember what the script assigns, as it is written."""
     _differs(shell, name, raw, line)
     _hosts(shell, name, raw, line, env)
+    size = shell.allocation.nodes
+    local = name in {"LOCAL_RANK", "CUDA_VISIBLE_DEVICES"} and (size is None or size.number > 1)
+    if local and (found := rank_numbers.not_local(name, raw, shell.ref(line))) is not None:
+        shell.clash(found)
     if name in {"RANK", "LOCAL_RANK", "WORLD_SIZE"}:  # one counts over all hosts, the other on one
         shell.numbers[name] = raw, line
         if (found := rank_numbers.in_script(shell.numbers, shell.ref)) is not None:

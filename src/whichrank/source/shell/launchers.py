@@ -180,6 +180,8 @@ def passage(command: list[Field]) -> Passage | None:
         return _shell(command)
     if program in TRANSPARENT:
         rest = command_at(command)
+        if not rest and program == "exec" and len(command) > 1 and not command[1].known:
+            rest = command[1:]
         if rest:
             return Passage(rest)
         quoted = [w for w in command[1:] if re.search(r"\s", w.text) and re.match(r"\s*[\w./]+[ =]", w.text)]
