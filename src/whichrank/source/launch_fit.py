@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 
-from whichrank.facts.variables.environment import must_match
+from whichrank.facts.variables.environment import must_match, others
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import OF_ITS_OWN, Count, Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Clash, SettingsFile
@@ -322,7 +322,8 @@ def _ports(file: SettingsFile) -> Iterator[Clash]:
         clash = too_large(each.name, match[1], each.ref) if match else None
         if match is not None and clash is not None:
             said.add(match[1])
-            yield clash
+            if each.name not in others():  # those are judged by their values
+                yield clash
     for port in (launch.port for launch in file.launches if launch.port is not None):
         clash = too_large(port.name, port.text, port.ref)
         if clash is not None and port.text not in said:

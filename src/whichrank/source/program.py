@@ -56,6 +56,8 @@ class _Program(Struct):
     """Variables that the program sets for itself, by the node that does."""
     release: Release = field(default_factory=Release)
     recorded: set[tuple[str, Ref]] = field(default_factory=set)
+    rows: dict[str, int] | None = None
+    """Name -> the line that has NAME=, or 0 for several."""
     ways: ways_of.Ways = field(default_factory=dict)
 
     def ref(self, node: ast.AST | int) -> Ref:
@@ -224,6 +226,7 @@ class _Program(Struct):
             if in_family(a.name) or is_read(a.name):
                 line = a.ref.line
                 ref = self.ref(line) if shift else a.ref
+                ref = ref if a.name in ref.quote else self.spelled(a.name) or ref
                 self.out.assignments.append(
                     a._replace(ref=ref, scope=scope, way=a.way or way.name, asked=a.asked or way.asked)
                 )
@@ -231,6 +234,15 @@ class _Program(Struct):
         self.out.clashes += [clash for clash in found.clashes if clash not in self.out.clashes]
         self.out.launches += found.launches
         self.release |= Release(found.torch, found.nccl)
+
+    def spelled(self, name: str) -> Ref | None:
+        """The one line that spells a setting out which the text of a command has from elsewhere."""
+        if self.rows is None:
+            self.rows = {}
+            for number, row in enumerate(self.lines, 1):
+                for found in re.findall(r"(?<!\w)([A-Z][A-Z0-9_]{2,80})=", row[:2000]):
+                    self.rows[found] = 0 if found in self.rows else number
+        return self.ref(self.rows[name]) if self.rows.get(name) else None
 
     def texts(self, node: ast.AST) -> None:
         """Pins, and lines of set-up scripts (`setup=["export …"]`) among the strings of the program."""

@@ -29,6 +29,7 @@ FOLDERS = [
     unpacked("launch_round_9.tar.xz") / "launch_round_9",
     unpacked("launch_round_14.tar.xz") / "launch_round_14",
     unpacked("launch_round_15.tar.xz") / "launch_round_15",
+    unpacked("launch_round_16.tar.xz") / "launch_round_16",
 ]
 
 

@@ -163,7 +163,7 @@ def record(make: Make, name: str, value: str, line: int, sure: bool, how: How | 
             why = f"make does not take quotes off: the value is {stripped} with its quotes"
             make.out.lost.append(Lost(name, ref, why, f"Write: export {name} := {stripped[1:-1]}"))
             stripped = stripped[1:-1]
-        elif value != stripped and not make.shell_like and stripped and not re.fullmatch(r"[-+]?\w*\d", stripped):
+        elif value != stripped and not make.shell_like and stripped and not re.fullmatch(r"[-+]?\d+", stripped):
             why = f"make keeps the blanks in front of the comment: the value is '{stripped}' and blanks"
             make.out.lost.append(Lost(name, ref, why, "Put the comment on a line of its own."))
     known = None if UNKNOWN in stripped else stripped

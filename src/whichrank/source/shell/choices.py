@@ -36,6 +36,8 @@ def unasked(lookup: Lookup) -> Lookup:
 
     def find(name: str) -> Value | None:
         value = lookup(name)
+        if value is not None and value.usual is not None and UNKNOWN in value.text:
+            return Value(value.usual)
         if value is None and name == "#":
             return Value("0")
         if value is None and name in {"@", "*"}:

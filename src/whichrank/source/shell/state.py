@@ -131,8 +131,15 @@ class Environment(Struct, eq=False):
         self.slurm = left[0].slurm if all(way.slurm == left[0].slurm for way in left) else None
 
 
+def _usual(found: list[Variable]) -> str | None:
+    """The text that all ways leave which nobody has to ask for."""
+    values = [v.value for v in found if not any(made.asked for made in v.made)]
+    texts = {value.usual if UNKNOWN in value.text else value.text for value in values if value.items is None}
+    return texts.pop() if len(texts) == 1 else None
+
+
 def _either(found: list[Variable], *, everywhere: bool) -> Variable:
     same = everywhere and all(v.value == found[0].value for v in found)
-    value = found[0].value if same else Value(UNKNOWN, fixed=False)
+    value = found[0].value if same else Value(UNKNOWN, fixed=False, usual=_usual(found))
     made = {id(m): m for v in found for m in v.made}
     return Variable(value, any(v.exported for v in found), tuple(made.values()))

@@ -45,6 +45,8 @@ class Value(NamedTuple):
     items: tuple[Word, ...] | None = None
     keys: tuple[str, ...] = ()
     line: int = 0
+    usual: str | None = None
+    """What it holds where nobody asks for something else, if that is known and the text is not."""
 
 
 class Field(NamedTuple):
