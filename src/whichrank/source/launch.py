@@ -215,8 +215,8 @@ _TRIAL = re.compile(
 _STAGE = re.compile(r"(?:[A-Z]+_)?(?:ENV|ENVIRONMENT|STAGE|TIER)")
 
 
-_HEAD = re.compile(r"(?:(?:function|def|class) )?([^:(=]{1,80})(?:\(|:(?!=))")
-_NAMED = re.compile(r"-\s+(?:name|id|stage|task|job):\s*(\S{1,80})")
+_HEAD = re.compile(r"(?:(?:function|def|class) )?([^:(={]{1,80})(?:\(|:(?!=)|\s\{)")
+_NAMED = re.compile(r"-\s{1,8}(?:name|id|stage|task|job):\s{0,8}(\S{1,80})")
 _TRIAL_BLOCK = re.compile(
     rf"{_TRIAL.pattern}|pre[-_]?flight|verbose|trac(?:e|ing)|health|net[-_]?check|nccl[-_]?tests?|burn[-_]?in",
     re.IGNORECASE,

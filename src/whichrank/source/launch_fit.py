@@ -318,7 +318,11 @@ def _ports(file: SettingsFile) -> Iterator[Clash]:
     """Ports of variables, and of launches that don't take them from there."""
     said = set()
     for each in file.assignments:
-        match = re.fullmatch(r"(?:[^\s:]+:)?(\d{5,12})", each.value or "") if _PORT_NAMES.fullmatch(each.name) else None
+        match = (
+            re.fullmatch(r"(?:[^\s:]{1,255}:)?(\d{5,12})", each.value or "")
+            if _PORT_NAMES.fullmatch(each.name)
+            else None
+        )
         clash = too_large(each.name, match[1], each.ref) if match else None
         if match is not None and clash is not None:
             said.add(match[1])
@@ -330,7 +334,7 @@ def _ports(file: SettingsFile) -> Iterator[Clash]:
             yield clash
 
 
-_PORT_NAMES = re.compile(r"\w*(?:MASTER|RDZV|RENDEZVOUS|PROCESS)_PORT|\w*RDZV_ENDPOINT", re.IGNORECASE)
+_PORT_NAMES = re.compile(r"\w{0,40}(?:MASTER|RDZV|RENDEZVOUS|PROCESS)_PORT|\w{0,40}RDZV_ENDPOINT", re.IGNORECASE)
 _HOST_COUNTS = ("NNODES", "PET_NNODES", "NUM_NODES", "N_NODES", "NUM_MACHINES")
 
 

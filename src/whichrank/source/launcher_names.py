@@ -14,6 +14,9 @@ from whichrank.records.settings import Clash
 _READ = re.compile(
     r"\$\{?([A-Z][A-Z0-9]{1,15}_[A-Z0-9_]{2,50})\b|(?:environ(?:\.get\(|\[)|getenv\()\s{0,4}[\"']([A-Z][A-Z0-9_]{3,60})[\"']"
 )
+_SET = re.compile(
+    r"(?<![\w${])([A-Z][A-Z0-9_]{3,60})[\"']?[^\S\n]{0,8}(?:[:+?]?=|:)|\bread\s(?:-\w\s)?([A-Z][A-Z0-9_]{3,60})"
+)
 _MOST = 2_000
 
 
@@ -31,6 +34,7 @@ def _families() -> frozenset[str]:
 def misspelt(text: str, label: str) -> Iterator[Clash]:
     """`$SKPILOT_NUM_NODES`, `$SLURM_NODE_ID`: empty wherever it runs."""
     seen: set[str] = set()
+    own = {name for match in _SET.finditer(text) for name in match.groups() if name}
     for number, row in enumerate(text.split("\n"), 1):
         if row.lstrip().startswith(("#", "//")) or len(seen) > _MOST:
             continue
@@ -40,7 +44,7 @@ def misspelt(text: str, label: str) -> Iterator[Clash]:
                 continue
             seen.add(name)
             real = _meant(name)
-            if real and not re.search(rf"(?<![\w$]){name}[\"']?\s*(?:=|:|\+=|\])|\bread\b[^\n]*\b{name}\b", text):
+            if real and name not in own:
                 why = f"{known()[real]} sets no such variable, so that it is empty; the name is {real}"
                 yield Clash(name, Ref(label, f"line {number}", row.strip()[:300]), why, f"Write {real}.")
 

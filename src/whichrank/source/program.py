@@ -152,8 +152,7 @@ class _Program(Struct):
             self.put(child)
         inherited = [] if child.fresh else [Given(n, UNKNOWN, getattr(p, "lineno", 1)) for n, p in self.own.items()]
         if child.words is not None:
-            scripts = [text.replace(UNKNOWN, "$UNKNOWN") if " " in text else text for text, _ in child.words]
-            words = [(text, text, line) for text, (_, line) in zip(scripts, child.words, strict=True)]
+            words = [(text, text, line) for text, line in child.words]
             who = "a list of words"
             found = run_command(words, self.out.label, self.lines, [*inherited, *given], literal=who)
             if found.note or _own_interpreter(child.node):

@@ -136,7 +136,7 @@ def in_script(numbers: Mapping[str, tuple[str, int]], ref: Callable[[int], Ref])
 _GLOBAL = r"SLURM_PROCID|(?:OMPI|MV2)_COMM_WORLD_RANK|PMIX?_RANK|PALS_RANKID|JSM_NAMESPACE_RANK|FLUX_TASK_RANK"
 _OVER_ALL = re.compile(rf"[\"']?\$\{{?({_GLOBAL})(?::?-\w{{0,12}})?\}}?[\"']?")
 _OVER_ALL_IN_PROGRAM = re.compile(
-    rf"(?:str\(|int\(){{0,2}}(?:os\.)?(?:environ\[|environ\.get\(|getenv\()'({_GLOBAL})'[^%/]*"
+    rf"(?:str\(|int\(){{0,2}}(?:os\.)?(?:environ\[|environ\.get\(|getenv\()'({_GLOBAL})'[^%/]{0, 80}"
 )
 _LOCAL_NAMES = {"SLURM_PROCID": "SLURM_LOCALID", "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_LOCAL_RANK"}
 

@@ -33,7 +33,7 @@ def _line(line: str, open_blocks: list[str]) -> str:
     line = re.sub(r"(?<![\w$\\])\((?=\S)", "$(", line)
     if match := _SET.fullmatch(line.split(" #")[0].rstrip()):
         return _set(match)
-    stripped = line.strip()
+    stripped = re.sub(r"\bset (?:-q|--query) (\w{1,80})", r'[ -n "${\1:-}" ]', line.strip())
     word = stripped.split(maxsplit=1)[0] if stripped else ""
     if word in _OPENS:
         pattern, shape, closing = _OPENS[word]

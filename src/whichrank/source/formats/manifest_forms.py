@@ -61,7 +61,7 @@ def measures(node: Node) -> bool:
     """A container or a block of values that tests or measures: by its name, its image or its command."""
     parts = [node.get(name) for name in ("name", "image", "command", "args", "entrypoint")]
     texts = [item.text for part in parts if part is not None for item in (part.items or [part])]
-    return is_measurement(" ".join(text[:400] for text in texts[:40]))
+    return is_measurement(word for text in texts[:40] for word in text[:400].split())
 
 
 def beside_containers(manifest: Manifest, pod: Node) -> None:

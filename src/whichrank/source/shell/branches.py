@@ -156,6 +156,8 @@ def loop(shell: Interpreter, node: Loop, env: Environment, *, sure: bool) -> Non
             shell.unknown_rounds -= names
         return
     items = [f for word in node.words or [] for f in fields(word, shell.lookup(env))]
+    if node.words is None or any(word.raw.strip('"') in {"$@", "$*", "${@}"} for word in node.words):
+        shell.arguments.add(node.name)
     if not all(item.known for item in items) or not items:
         shell.unknown_rounds.add(node.name)
         _forget_counters(node.body, env)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 # What schedulers, launchers and hosts set: nobody asks for these.
 _OF_THE_PLACE = re.compile(
     r"(?:SLURM|SBATCH|PBS|LSB|LSF|PMI|PMIX|OMPI|SKYPILOT|PET|COBALT|SGE|AWS|ECS|KUBERNETES|CUDA|NVIDIA|ROCR|HIP|SM|AZ"
-    r"|TORCHELASTIC|FLUX|RAY)_\w*|\w*(?:RANK|NODES?|NODEID|HOSTS?|HOSTNAME|INDEX|CLUSTER\w*|WORLD_SIZE|PROCID|LOCALID)"
-    r"|SITE|USER|HOME|PATH|LD_LIBRARY_PATH|PWD|SHELL|TERM|TMPDIR|SCRATCH|WORK|PROJECT|MASTER_\w+|N?GPUS?\w*"
-    r"|JOB_COMPLETION_INDEX|CONDA_\w+|VIRTUAL_ENV|MODULE\w*|LMOD_\w+"
+    r"|TORCHELASTIC|FLUX|RAY)_\w{0,60}|\w{0,40}(?:RANK|NODES?|NODEID|HOSTS?|HOSTNAME|INDEX|CLUSTER\w{0,20}|WORLD_SIZE|PROCID|LOCALID)"
+    r"|SITE|USER|HOME|PATH|LD_LIBRARY_PATH|PWD|SHELL|TERM|TMPDIR|SCRATCH|WORK|PROJECT|MASTER_\w{1,20}|N?GPUS?\w{0,20}"
+    r"|JOB_COMPLETION_INDEX|CONDA_\w{1,40}|VIRTUAL_ENV|MODULE\w{0,40}|LMOD_\w{1,40}"
 )
 _OF_THE_USER = re.compile(r"[A-Z][A-Z0-9_]*|[1-9]")
 
@@ -101,18 +101,20 @@ def of_arms(shell: Interpreter, node: Case, lookup: Lookup) -> list[bool | None]
 
 _MEASURES = re.compile(
     r"(?<![\w])(?:\w{2,20}_perf(?:_mpi)?\b|nccl[-_]?tests?\b|ib_(?:write|read|send)_(?:bw|lat)|\w{0,40}pre[-_]?flight"
-    r"|\w{0,40}(?:net|health|sanity|fabric|link|nccl)[-_]?(?:check|test|probe)|osu_\w{2,40}|dcgmi\s+diag|dcgmproftester)"
+    r"|\w{0,40}(?:net|health|sanity|fabric|link|nccl)[-_]?(?:check|test|probe)|osu_\w{2,40}|dcgmi\b|dcgmproftester)"
 )
 
 
 def measures(steps: list[Step]) -> bool:
     """A check or a measurement before the job: what it is given is not left on in the training."""
-    texts = (" ".join(word.raw for word in node.words) for node in commands(steps))
-    return any(_MEASURES.search(text) for text in texts)
+    return any(is_measurement(word.raw for word in node.words) for node in commands(steps))
 
 
-def is_measurement(text: str) -> bool:
-    return bool(_MEASURES.search(text))
+def is_measurement(words: Iterable[str]) -> bool:
+    """By the programs among the words of a command; options and scripts in quotes may be those of a training."""
+    return any(
+        _MEASURES.search(word) for word in words if not word.startswith("-") and len(word) < 200 and " " not in word
+    )
 
 
 def place(shell: Interpreter, body: list[Step]) -> str:
