@@ -109,6 +109,9 @@ class Constants(Struct):
     def _called(self, node: ast.Call, depth: int) -> str:
         if isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
             return self.text(node.args[0], depth + 1)
+        if isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
+            words = self.strings(node.args[0], depth + 1)
+            return str(len(words)) if words and all(UNKNOWN not in word for word, _ in words) else UNKNOWN
         if isinstance(node.func, ast.Name) and node.func.id in self.functions:
             returned = list(returns(self.functions[node.func.id]))
             return self.text(returned[0], depth + 1) if len(returned) == 1 else UNKNOWN

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from whichrank.source._constants import Constants
+from whichrank.source.alternatives.in_scripts import is_switch
 from whichrank.source.nodes import last_name
-from whichrank.source.shell.choices import is_switch
 
 DEPTH_LIMIT = 8
 _COMPARED: dict[type[ast.cmpop], Callable[[object, object], object]] = {

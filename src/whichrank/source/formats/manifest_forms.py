@@ -9,12 +9,12 @@ from whichrank.facts.variables.environment import is_read
 from whichrank.records.launches import OF_ITS_OWN
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import conf, workload
+from whichrank.source.alternatives.in_scripts import is_measurement
 from whichrank.source.formats import env_file, manifest_keys, pod_variables
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats.yaml_tree import Node
 from whichrank.source.launch_fit import too_large
 from whichrank.source.shell.allocation import Allocation, Count
-from whichrank.source.shell.choices import is_measurement
 
 if TYPE_CHECKING:
     from whichrank.source.formats.manifest import Manifest

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from whichrank.facts.variables.environment import must_match
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
-from whichrank.source.shell import choices, documents, fitting
+from whichrank.source.alternatives import in_scripts as choices
+from whichrank.source.shell import documents, fitting
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import Environment, Variable
 from whichrank.source.shell.syntax import Case, If, Loop, Step, counted_up

@@ -12,10 +12,10 @@ from whichrank.model.evidence import Ref
 from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source import rank_numbers
+from whichrank.source.alternatives import in_scripts as choices
 from whichrank.source.shell import (
     batch,
     branches,
-    choices,
     conditions,
     directives,
     documents,
