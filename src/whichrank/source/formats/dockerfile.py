@@ -166,6 +166,9 @@ class _Image(Struct):
             for instruction, body, line in stage.instructions:
                 if instruction == "ENV":
                     inner.env(body, line)
+            told = {a.name: a.value for a in inner.out.assignments}
+            if told.get("WORLD_SIZE") == "1":
+                continue  # for a program of one process that runs while the image is built
             for a in inner.out.assignments:
                 if a.name in catalogue() and a.name not in carried:
                     why = f"stage '{stage.name}' sets it, and the final image takes only files from that stage"

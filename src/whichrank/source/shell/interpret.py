@@ -44,6 +44,8 @@ from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expan
 QUOTE_LIMIT = 300
 STEP_LIMIT = 40_000
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.DOTALL)
+_TELLING = 3
+"""Letters of a name that make it more than anything."""
 _DECLARE = frozenset({"export", "declare", "typeset", "readonly", "local"})
 _PRINTS = frozenset({
     "echo", "printf", "cat", "tee", "grep", "sed", "awk", "[", "[[", "test", "((", "info", "log", "logger", "alias",
@@ -301,7 +303,9 @@ class Interpreter:
             items, keys = array(raw, word.line)
             if not keys:
                 items = tuple(filled for item in items for filled in self.filled(item, name, env))[:MOST_FIELDS]
-            if plus and before is not None and before.value.items is not None:
+            if plus and before is not None:
+                if before.value.items is None:
+                    return  # which elements it has was not known, and is not now
                 items = (*before.value.items, *items)
             env.variables[name] = Variable(Value("", items=items, keys=keys, line=word.line), False)
             return
@@ -404,6 +408,11 @@ class Interpreter:
         self.called.update(f.text for f in command if f.text in self.functions)
         if program in self.functions:
             self.call(program, command, env, sure=sure)
+        elif ways := self.functions_like(command[0].text):
+            left = [env.copy() for _ in ways]
+            for name, way in zip(ways, left, strict=True):
+                self.call(name, command, way, sure=False)
+            env.merge(left)
         elif program in BUILTINS:
             BUILTINS[program](self, command, env, sure)
         elif program in _PRINTS:
@@ -413,6 +422,15 @@ class Interpreter:
         for redirect in redirects:
             if redirect.body and program in _PRINTS:
                 texts.document(self, redirect, redirects, env)
+
+    def functions_like(self, called: str) -> list[str]:
+        """The functions that a command such as `"setup_$SITE"` may be."""
+        if UNKNOWN not in called or len(called.replace(UNKNOWN, "")) < _TELLING:
+            return []
+        named = re.compile(".*".join(map(re.escape, called.split(UNKNOWN))))
+        found = [name for name in self.functions if named.fullmatch(name)]
+        self.called.update(found)
+        return found
 
     def not_set(self, command: list[Field]) -> list[Field]:
         """`$OPTIONS torchrun …`: NAME=VALUE that comes out of a variable is taken for the name of a program."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from whichrank.records.settings import UNKNOWN, How
+from whichrank.source.shell.tokens import Word
 from whichrank.source.shell.words import Value
 
 NESTING_LIMIT = 6
 """Scripts inside scripts, and functions that call functions."""
+_HANDS_ON = ("-x", "-e", "--env")
+"""Options of mpirun, docker and others that name a variable for the program."""
 CONTAINER_PREFIXES = ("SINGULARITYENV_", "APPTAINERENV_")
 
 
@@ -140,6 +144,26 @@ def _usual(found: list[Variable]) -> str | None:
 
 def _either(found: list[Variable], *, everywhere: bool) -> Variable:
     same = everywhere and all(v.value == found[0].value for v in found)
-    value = found[0].value if same else Value(UNKNOWN, fixed=False, usual=_usual(found))
+    value = found[0].value if same else _named_by_any(found) or Value(UNKNOWN, fixed=False, usual=_usual(found))
     made = {id(m): m for v in found for m in v.made}
     return Variable(value, any(v.exported for v in found), tuple(made.values()))
+
+
+def _named_by_any(found: list[Variable]) -> Value | None:
+    """The elements of an array that differs in the variables it hands on (`-x NAME`) alone, with those of all ways."""
+    lists = [v.value.items for v in found if v.value.items is not None and not v.value.keys]
+    if len(lists) < len(found):
+        return None
+    alike = [items[0] for items in takewhile(_same_words, zip(*lists, strict=False))]
+    named: dict[str, tuple[Word, Word]] = {}
+    for items in lists:
+        more = items[len(alike) :]
+        if len(more) % 2 or any(option.raw not in _HANDS_ON for option in more[::2]):
+            return None
+        named |= {name.raw: (option, name) for option, name in zip(more[::2], more[1::2], strict=True)}
+    rest = (word for pair in named.values() for word in pair)
+    return Value("", fixed=False, items=(*alike, *rest), line=found[0].value.line)
+
+
+def _same_words(items: tuple[Word, ...]) -> bool:
+    return all(item.raw == items[0].raw for item in items)
