@@ -2,7 +2,8 @@
 
 What it finds: variables whose name starts as NCCL's, PyTorch's or Gloo's do and that no known version reads,
 and exported names that are nearly a known one, of these or of CUDA, OpenMP, libfabric and UCX (NCLL_DEBUG, nccl_debug,
-P2P_LEVEL, FI_PROVIDERS, CUDA_VISIBLE_DEVICE). The nearest real name is given.
+P2P_LEVEL, FI_PROVIDERS, CUDA_VISIBLE_DEVICE). Also MASTER_ADDRESS and the like, in a file that sets the other
+variables of the rendezvous and not that one. The nearest real name is given.
 
 Why it happens: the environment takes any name, and a variable that is not read is not complained about.
 
@@ -36,17 +37,33 @@ _HELPER = (
     r"_(?:VERSION|VER|HOME|ROOT|DIR|PATH|LIB|URL|REPO|TAG|BRANCH|COMMIT|SRC|BUILD|INSTALL|PKG|ARGS?|OPTS?|FLAGS?|ENV"
     r"|CONFIG|PARAMS?|VARS?|CMD|OPTIONS|SETTINGS|IMAGE|LOGS?|OUT|OUTPUT)$"
 )
+_RENDEZVOUS = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})
 _UNPREFIXED = ("IB_", "P2P_", "SOCKET_", "SHM_", "NVLS_", "NET_GDR_", "NSOCKS_")
 
 
 def judge(settings: Settings) -> list[Finding]:
     known = catalogue()
+    given: dict[str, set[str]] = {}
+    for assignment in settings.assignments():
+        given.setdefault(assignment.ref.source, set()).add(assignment.name)
     return [
         finding
         for assignment in settings.assignments()
         if assignment.name not in known and assignment.name not in unread()
-        for finding in _judge(assignment)
+        for finding in _of_the_rendezvous(assignment, given[assignment.ref.source]) or _judge(assignment)
     ]
+
+
+def _of_the_rendezvous(assignment: Assignment, given: set[str]) -> list[Finding]:
+    """A name next to one of those by which ranks find each other, in a file that gives the others and not that one."""
+    name = assignment.name
+    if assignment.used or assignment.how == "local" or name in _RENDEZVOUS:
+        return []
+    real = next((r for r in _RENDEZVOUS if name.startswith(r) or name.replace("_", "") == r.replace("_", "")), "")
+    if not real or real in given or not given & _RENDEZVOUS:
+        return []
+    message = f"{name} is not a variable that PyTorch reads; the name is {real}."
+    return [flagged(CODE, assignment, "warning", message, f"Write {real} instead of {name}.")]
 
 
 def _judge(assignment: Assignment) -> list[Finding]:
