@@ -88,6 +88,8 @@ def lead(command: list[str], port: int, limit_s: float = _MEET_S) -> tuple[HostH
             host, network = _greeted_by(connection)
         except (OSError, ValueError):  # a stranger, or a copy that has gone
             connection.close()
+            if time.monotonic() > deadline:
+                break
             continue
         if any((copy.host, copy.network) == (host, network) for copy in copies):
             idle.append(connection)

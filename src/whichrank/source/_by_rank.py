@@ -14,7 +14,7 @@ from whichrank.source._constants import Constants
 from whichrank.source._environ import Pair, named, sets
 
 _RANK = re.compile(
-    r"(?:\w{1,40}_)?(?:local_|global_|node_|group_|machine_)?rank|SLURM_(?:PROCID|NODEID|LOCALID)|OMPI_COMM_WORLD_\w{0,6}RANK",
+    r"(?:\w{1,40}_)?rank|SLURM_(?:PROCID|NODEID|LOCALID)|OMPI_COMM_WORLD_\w{0,6}RANK",
     re.IGNORECASE,
 )
 _HOST = re.compile(r"gethostname|getfqdn|platform\.node|os\.uname")

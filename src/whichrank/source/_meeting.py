@@ -10,7 +10,7 @@ from whichrank.model.evidence import Ref
 from whichrank.records.settings import Clash
 from whichrank.source._constants import Constants
 from whichrank.source._environ import sets
-from whichrank.source.nodes import last_name
+from whichrank.source.nodes import asks_for_main, last_name
 
 _OWN_NAME = re.compile(r"\b(?:gethostname|getfqdn|platform\.node|gethostbyname\((?:socket\.)?gethostname)\b")
 _DRAWN = re.compile(
@@ -49,7 +49,9 @@ def _ranks(tree: ast.Module) -> Iterator[list[ast.AST]]:
     """The parts that every rank runs: a function that is spawned, or the whole program where it starts nobody."""
     nodes = list(ast.walk(tree))
     starts = [node for node in nodes if isinstance(node, ast.Call) and last_name(node.func) in _STARTERS]
-    branches = {inner for node in nodes if isinstance(node, ast.If) and not _is_main(node) for inner in ast.walk(node)}
+    branches = {
+        inner for node in nodes if isinstance(node, ast.If) and not asks_for_main(node.test) for inner in ast.walk(node)
+    }
     if not starts:
         yield [node for node in nodes if node not in branches]
         return
@@ -58,7 +60,3 @@ def _ranks(tree: ast.Module) -> Iterator[list[ast.AST]]:
     for node in nodes:
         if isinstance(node, ast.FunctionDef) and node.name in targets:
             yield [inner for inner in ast.walk(node) if inner not in branches]
-
-
-def _is_main(node: ast.If) -> bool:
-    return any(isinstance(inner, ast.Name) and inner.id == "__name__" for inner in ast.walk(node.test))

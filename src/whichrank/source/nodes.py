@@ -25,6 +25,11 @@ def walk(tree: ast.AST) -> list[ast.AST]:
     return found
 
 
+def asks_for_main(test: ast.expr) -> bool:
+    """`__name__ == "__main__"`."""
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in walk(test))
+
+
 def own(function: ast.AST) -> list[ast.AST]:
     """The nodes of a function, without those of the functions that it defines."""
     found = [function]

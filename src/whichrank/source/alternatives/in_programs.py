@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from whichrank.facts.variables.environment import catalogue, in_family
 from whichrank.source._constants import Constants
 from whichrank.source.alternatives.defaults import Defaults
-from whichrank.source.nodes import last_name
+from whichrank.source.nodes import asks_for_main, last_name
 
 
 class Way(NamedTuple):
@@ -66,7 +66,7 @@ def _branches(tree: ast.Module, defaults: Defaults) -> Iterator[tuple[ast.AST, W
     while waiting:
         node, way = waiting.pop()
         yield node, way
-        if isinstance(node, ast.If | ast.IfExp) and not _is_main(node.test):
+        if isinstance(node, ast.If | ast.IfExp) and not asks_for_main(node.test):
             holds = defaults.truth(node.test)
             body = node.body if isinstance(node, ast.If) else [node.body]
             otherwise = node.orelse if isinstance(node, ast.If) else [node.orelse]
@@ -86,10 +86,6 @@ def _inside(way: Way, node: ast.AST, which: str, holds: bool | None) -> Way:
     if holds:
         return way
     return Way(f"{which} of line {getattr(node, 'lineno', 0)}", way.asked or holds is False)
-
-
-def _is_main(test: ast.expr) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
 
 
 def _tables(tree: ast.Module, constants: Constants) -> Iterator[tuple[ast.Dict, str]]:

@@ -10,7 +10,7 @@ from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.events import Enter, Event, blocks
 from whichrank.source.code.index import Function, Module, resolve
 from whichrank.source.code.paths.differences import place
-from whichrank.source.nodes import calls_any, dotted, last_name, walk
+from whichrank.source.nodes import asks_for_main, calls_any, dotted, last_name, walk
 
 _DESTROYS = frozenset({"destroy_process_group", "end_training"})
 _TRAINS = frozenset({"backward", "manual_backward"})
@@ -39,10 +39,7 @@ def _destroys(module: Module) -> bool:
 
 def _is_program(module: Module) -> bool:
     """A file that is run, not imported."""
-    return any(
-        isinstance(node, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in walk(node.test))
-        for node in module.tree.body
-    )
+    return any(isinstance(node, ast.If) and asks_for_main(node.test) for node in module.tree.body)
 
 
 def _inits(module: Module) -> Iterator[tuple[ast.Call, Function]]:

@@ -45,7 +45,7 @@ QUOTE_LIMIT = 300
 STEP_LIMIT = 40_000
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.DOTALL)
 _TELLING = 3
-"""Letters of a name that make it more than anything."""
+"""Known letters of a command's name; with fewer it could be any function."""
 _DECLARE = frozenset({"export", "declare", "typeset", "readonly", "local"})
 _PRINTS = frozenset({
     "echo", "printf", "cat", "tee", "grep", "sed", "awk", "[", "[[", "test", "((", "info", "log", "logger", "alias",

@@ -181,7 +181,7 @@ def _on_the_only_host(case: Case, finding: Finding) -> Finding:
     subject, cause = finding.subject, causes().get(finding.cause)
     if cause is None or cause.family not in _OF_A_MACHINE or subject != Subject(code=subject.code):
         return finding
-    if len(case.people.by_rank) < 2:
+    if len(case.people.by_rank) < 2:  # a line of one process is a hint, and accuses no host
         return finding
     hosts = hosts_spoken_of(case)
     return replace(finding, subject=replace(subject, hosts=tuple(hosts))) if len(hosts) == 1 else finding

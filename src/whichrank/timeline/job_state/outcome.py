@@ -67,7 +67,7 @@ def finish(case: Case) -> Finish | None:
     ]
     said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
     if any(event.how == "accounted" for event in case.events(RunFinished)):
-        # The scheduler keeps the books: what ended then was not what the job is judged by.
+        # Slurm says that the job completed: a step that was cancelled or a task that was killed was not the training.
         fatal = [event for event in fatal if not isinstance(event, JobEnded | ProcessExit)]
     speaking = _speaking(case)
     fitting = [mark for mark in said if not any(_contradicts(event, mark, speaking) for event in fatal)]

@@ -126,7 +126,7 @@ def _finding(case: Case, leaving: dict[int, Ref], victims: tuple[int, ...], grad
         subject=Subject(ranks=ranks),
         message=(
             f"{wording.culprits_text(case, ranks).capitalize()} {verb} begun to tear down while "
-            f"{wording.ranks_text(rest)} still communicate."
+            f"{wording.ranks_text(rest)} still {'communicates' if len(rest) == 1 else 'communicate'}."
         ),
         evidence=tuple(refs),
         victims=rest,
