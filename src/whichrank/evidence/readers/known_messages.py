@@ -47,6 +47,8 @@ _A_NOTE = 1 << 16
 _LITTLE = 1 << 13
 """Bytes of lines in which words are looked for one after the other."""
 _QUOTE = 400
+_SLICE = 256
+"""Lines with known words that are read before it is asked which of the others look like them."""
 _ROUND = 64
 """Lines after which the clock is asked: asking costs as much as looking at a line."""
 _BUDGET_S = 20.0
@@ -208,21 +210,25 @@ class Listener:
         first = np.flatnonzero(np.append(True, index[1:] != index[:-1]))
         index, begins, words = index[first], [*first.tolist(), len(found)], found.words()
         looks = keys(chunk, index)
-        left = np.arange(len(index))
-        if quoted is None and self._by_place:
-            left = self._often.pass_over(looks, chunk, index, self._newest)
-        self._beside = _harmless_in(chunk, index[left])
-        for at, key, (line, text) in zip(left.tolist(), looks[left].tolist(), chunk.lines(index[left]), strict=True):
-            met = Held(chunk.first + line, bounded(text), self._newest, tuple(words[begins[at] : begins[at + 1]]))
-            self._prose = quoted is not None and line not in quoted
-            if self._prose or not (
-                (self._is_note and self._is_dull(met.text, met.words)) or self._often.holds(met, key)
-            ):
-                self._at_once += 1
-                if self._at_once <= _AT_ONCE:
-                    yield met
-                else:
-                    self._rest.append(met)
+        by_place = quoted is None and self._by_place
+        rest = self._often.pass_over(looks, chunk, index, self._newest) if by_place else np.arange(len(index))
+        while len(rest):
+            left, rest = (rest[:_SLICE], rest[_SLICE:]) if by_place else (rest, rest[:0])
+            self._beside = _harmless_in(chunk, index[left])
+            texts = chunk.lines(index[left])
+            for at, key, (line, text) in zip(left.tolist(), looks[left].tolist(), texts, strict=True):
+                met = Held(chunk.first + line, bounded(text), self._newest, tuple(words[begins[at] : begins[at + 1]]))
+                self._prose = quoted is not None and line not in quoted
+                if self._prose or not (
+                    (self._is_note and self._is_dull(met.text, met.words)) or self._often.holds(met, key)
+                ):
+                    self._at_once += 1
+                    if self._at_once <= _AT_ONCE:
+                        yield met
+                    else:
+                        self._rest.append(met)
+            if len(rest):  # of what the first of them say enough may be known now
+                rest = rest[self._often.pass_over(looks[rest], chunk, index[rest], self._newest)]
 
     def _is_dull(self, line: bytes, words: Iterable[bytes]) -> bool:
         """Whether a program printed the line, and only words that count in the sentences of people are in it."""

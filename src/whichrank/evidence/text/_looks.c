@@ -25,7 +25,9 @@ typedef const uint8_t *At;
 typedef uint8_t Sixteen __attribute__((vector_size(16)));
 
 static uint8_t steady[256], space[256];
-static uint16_t firsts[256], seconds[256]; /* letters with which the name of a telling number begins: a bit for each name */
+static uint64_t letters[256]; /* bits for each name of a telling number: whether this is its first, second, third letter */
+#define FIRST_LETTERS 0xffffu
+#define THIRD_LETTERS (0xffffull << 32)
 
 static int digit(uint8_t c) { return c >= '0' && c <= '9'; }
 
@@ -37,6 +39,11 @@ static uint64_t mixed(uint64_t hash, uint64_t value)
 
 static uint64_t bytes_of(uint64_t hash, At at, At end)
 {
+    uint64_t eight;
+    for (; end - at >= 8; at += 8) {
+        memcpy(&eight, at, 8);
+        hash = mixed(hash, eight);
+    }
     for (; at < end; at++)
         hash = mixed(hash, *at);
     return mixed(hash, 0x100);
@@ -203,14 +210,15 @@ static uint64_t look(At at, At told, At end)
     uint64_t hash = first_word(shape(at, told), at, end);
     At head = end - at > HEAD ? at + HEAD : end;
     hash = process(hash, at, head);
-    for (int found = 0; at + 1 < head && found < MOST_TELLING;) {
-        At behind = firsts[at[0]] & seconds[at[1]] ? telling(at, head) : NULL;
+    uint64_t met = 0; /* names of which the letters before this one were met: their bits for the next letter */
+    for (int found = 0; at < head && found < MOST_TELLING; at++) {
+        met = (met << 16 | FIRST_LETTERS) & letters[*at];
+        At behind = met & THIRD_LETTERS ? telling(at - 2, head) : NULL;
         if (behind != NULL) {
-            hash = bytes_of(hash, at, behind);
-            at = behind;
+            hash = bytes_of(hash, at - 2, behind);
+            at = behind - 1;
+            met = 0;
             found++;
-        } else {
-            at++;
         }
     }
     return hash;
@@ -301,10 +309,14 @@ static uint32_t four_at(At at)
     return four;
 }
 
-static uint64_t taken(const Uses *uses, uint32_t code)
+/* Two bits of one word stand for a code: both are set by chance in one of some hundred other codes. */
+static uint64_t bits_of(uint32_t hash) { return (uint64_t)1 << (hash & 63) | (uint64_t)1 << (hash >> 6 & 63); }
+
+static int taken(const Uses *uses, uint32_t code)
 {
-    uint32_t slot = code * MULTIPLIER >> (32 - TAKEN_BITS);
-    return uses->taken[slot >> 6] >> (slot & 63) & 1;
+    uint32_t hash = code * MULTIPLIER >> (32 - TAKEN_BITS - 6);
+    uint64_t bits = bits_of(hash);
+    return (uses->taken[hash >> 12] & bits) == bits;
 }
 
 static void forget(Literals *literals)
@@ -323,9 +335,9 @@ static void forgotten(PyObject *capsule) { forget(PyCapsule_GetPointer(capsule, 
 
 static void add_use(Uses *uses, uint32_t code, int32_t number, int32_t shift)
 {
-    uint32_t slot = code * MULTIPLIER >> (32 - TAKEN_BITS);
+    uint32_t hash = code * MULTIPLIER >> (32 - TAKEN_BITS - 6);
     int32_t *head = &uses->heads[code * MULTIPLIER >> (32 - HEAD_BITS)];
-    uses->taken[slot >> 6] |= (uint64_t)1 << (slot & 63);
+    uses->taken[hash >> 12] |= bits_of(hash);
     uses->uses[uses->count] = (Use){code, shift, number, *head};
     *head = uses->count++;
 }
@@ -445,13 +457,15 @@ static int at_place(const Literals *literals, const Uses *uses, At text, Py_ssiz
 {
     for (int32_t number = uses->heads[code * MULTIPLIER >> (32 - HEAD_BITS)]; number >= 0;) {
         const Use *use = &uses->uses[number];
+        number = use->next;
+        if (use->code != code)
+            continue;
         Py_ssize_t begin = at - use->shift, from = literals->begins[use->literal];
         Py_ssize_t length = literals->begins[use->literal + 1] - from;
-        if (use->code == code && begin >= 0 && begin + length <= size &&
+        if (begin >= 0 && begin + length <= size && text[begin] == literals->text[from] &&
             memcmp(text + begin, literals->text + from, (size_t)length) == 0 &&
             keep(found, (int64_t)begin << 16 | use->literal) < 0)
             return -1;
-        number = use->next;
     }
     return 0;
 }
@@ -648,11 +662,9 @@ PyMODINIT_FUNC PyInit__looks(void)
     memset(steady, 1, sizeof steady);
     for (const char *c = "0123456789abcdef"; *c; c++)
         steady[(uint8_t)*c] = 0;
-    const char *names = "rarrRapiGPmlXistsierco";
-    for (int name = 0; names[2 * name]; name++) {
-        firsts[(uint8_t)names[2 * name]] |= (uint16_t)(1 << name);
-        seconds[(uint8_t)names[2 * name + 1]] |= (uint16_t)(1 << name);
-    }
+    const char *names = "ranrroRanpidGPUmlxXidstasigerrcod";
+    for (int at = 0; names[at]; at++)
+        letters[(uint8_t)names[at]] |= (uint64_t)1 << (16 * (at % 3) + at / 3);
     for (const char *c = " \t\n\r\f\v"; *c; c++)
         space[(uint8_t)*c] = 1;
     PyObject *module = PyModule_Create(&MODULE);

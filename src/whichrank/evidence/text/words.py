@@ -19,7 +19,7 @@ from whichrank.evidence.text.chunks import Bytes, Chunk, Indices
 from whichrank.evidence.text.native import library
 
 ALIGNED = 7
-_REACH, _MUCH = 20, 1 << 16
+_REACH, _MUCH = 64, 1 << 16
 """Bytes of a long literal that are looked at, and what an everyday use of some counts for."""
 _FEW = 4
 """Everyday uses of two letters up to which they may stand for a short literal."""
