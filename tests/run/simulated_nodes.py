@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from whichrank.run.nodes.leader import Leader
 from whichrank.run.nodes.peers import Peers
 from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.run_record import RunRecord
+from whichrank.run.watch.samples import History
 from whichrank.run.watch.watcher import Watcher
 
 PLACE = "/srv/project/training/loop.py:118 train_one_epoch"
@@ -85,6 +86,13 @@ class SimulatedWatcher(Watcher):
             self.job_of.evidence(rank, folder)
 
 
+class NoHistory(History):
+    """Thousands of nodes share this machine: none of them writes the history of its made-up processes."""
+
+    def look(self, now_s: float, ranks: Sequence[Member]) -> None:
+        pass
+
+
 def lead(place: tuple[str, int], folder: Path, job: Job, token: str, fan_in: int, nodes: int, **more: Any) -> Any:
     """The root, on this host."""
     leader = Leader(socket.create_server(place, backlog=512), "root", token, lambda _: None, fan_in=fan_in)
@@ -102,6 +110,7 @@ def _watcher(
 ) -> SimulatedWatcher:
     folder.mkdir(parents=True, exist_ok=True)
     record = RunRecord(JobProcesses(folder), folder, lambda _: None)
+    record.journal.past = NoHistory(folder)
     nodes = scope(Peers(link, lambda _: None))
     made = SimulatedWatcher(record, nodes, job_of=job, first=number * per_node, per_node=per_node, **more)
     link.start(folder / "uploads")
