@@ -166,6 +166,7 @@ def test_a_harmless_line_alone_accuses_nobody(signature: Signature, shape: str, 
     [
         ("reported-firewall", "Disabling the firewall on both machines fixed it", "Disabling the firewall did not help, nothing works"),
         ("reported-loss", "There is packet loss on the storage network", "There is no packet loss on the storage network"),
+        ("reported-loss", "5 packets transmitted, 4 received, 20% packet loss, time 4082ms", "5 packets transmitted, 5 received, 0% packet loss, time 4082ms"),
         ("reported-gid", "Setting NCCL_IB_GID_INDEX=3 solved it", "NCCL_IB_GID_INDEX=3 does not work and nothing helps"),
         ("reported-nccl-version", "Upgrading NCCL to 2.18.3 fixes the hang", "Upgrading NCCL to 2.18.3 doesn't help, no version works"),
         ("told-hang", "the job hangs after an hour", "the job ran for a week without hangs"),

@@ -12,6 +12,7 @@ from whichrank.facts.taxonomy import causes
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.discovery import discover_rules
 from whichrank.model.findings import NotEvaluated
+from whichrank.report import text
 from whichrank.timeline.case import Case
 
 RULES = discover_rules()
@@ -76,3 +77,4 @@ def test_a_defect_of_a_rule_costs_no_verdict(example, monkeypatch):
     assert [s.missing for s in told.coverage.not_evaluated if s.code == "COLL105"] == [
         "an answer of the rule, which has a defect (KeyError: 'nobody thought of this')"
     ]
+    assert "failed by a bug in whichrank: COLL105;" in "".join(text.render(told))

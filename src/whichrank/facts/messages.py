@@ -36,7 +36,9 @@ _SENSES = {
     "@rank@": r"\b(?:(?:one|some|another|only one|a single|the (?:first|last|other)) (?:rank|GPU|process|worker|node)"
     r"|rank ?\d{1,5}|GPU ?\d{1,4}|node ?\d{1,4}|the (?:main|master) process)\b",
 }
-_DENIES = re.compile(r"(?i:\b(?:no|not|without|never|zero|neither|nor|any)\b|n['’]t\b)[\w ,]{0,8}$")
+_DENIES = re.compile(
+    r"(?i:\b(?:no|not|without|never|zero|neither|nor|any)\b|n['’]t\b)[\w ,]{0,8}$|(?<![\d.,])0(?:\.0{1,6})? ?%? {0,2}$"
+)
 _DENIED = re.compile(
     r"(?i:\b(?:not|never|cannot|neither|nor)\b|n['’]t\b|\bno (?:effect|difference|luck|help|change)\b)"
 )

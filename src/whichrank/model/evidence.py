@@ -35,11 +35,24 @@ class Source(Struct, frozen=True):
     note: str = ""
 
 
+_DEFECT = "an answer of the rule, which has a defect"
+
+
+def defect(error: Exception) -> str:
+    """What is missing of a rule that failed."""
+    return f"{_DEFECT} ({type(error).__name__}: {error})"[:200]
+
+
 class Skipped(Struct, frozen=True):
     """A rule that could not be evaluated, and what was missing."""
 
     code: str
     missing: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether the rule itself is at fault, not the evidence."""
+        return self.missing.startswith(_DEFECT)
 
 
 class Coverage(Struct, frozen=True):

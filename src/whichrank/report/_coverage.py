@@ -23,6 +23,7 @@ def lines(coverage: Coverage) -> Iterator[str]:
         yield "No evidence was looked at."
     for quality in TITLES:
         yield from _sources(coverage, quality)
+    yield from _failed(coverage)
     yield from _rules(coverage)
 
 
@@ -35,16 +36,23 @@ def short(coverage: Coverage) -> Iterator[str]:
     told = [f"read {counted(files['complete'] + files['partial'], 'file')}"]
     told += [f"{files['ignored']:,} ignored"] if files["ignored"] else []
     told += [f"{files['unusable']:,} could not be read"] if files["unusable"] else []
-    if coverage.not_evaluated:
-        missing = sorted(
-            {skipped.missing.split(":")[0] for skipped in coverage.not_evaluated}, key=lambda m: (len(m), m)
-        )
-        told.append(f"{counted(len(coverage.not_evaluated), 'rule')} not evaluated, missing {listed(missing, 2)}")
+    lacking = [skipped for skipped in coverage.not_evaluated if not skipped.failed]
+    if lacking:
+        missing = sorted({skipped.missing.split(":")[0] for skipped in lacking}, key=lambda m: (len(m), m))
+        told.append(f"{counted(len(lacking), 'rule')} not evaluated, missing {listed(missing, 2)}")
     yield "; ".join(told) + " (--verbose)"
+    yield from _failed(coverage)
     nothing = not files["complete"] + files["partial"]
     unread = [f"{s.path}: {s.note}" for s in coverage.sources if s.quality == "unusable" or nothing]
     if unread:
         yield f"not read: {listed(unread, 2)}"
+
+
+def _failed(coverage: Coverage) -> Iterator[str]:
+    """Rules with a defect: the verdict may be wrong without them."""
+    codes = [skipped.code for skipped in coverage.not_evaluated if skipped.failed]
+    if codes:
+        yield f"failed by a bug in whichrank: {listed(codes, 8)}; the verdict lacks what they say. Please report it."
 
 
 def _sources(coverage: Coverage, quality: Quality) -> Iterator[str]:
@@ -68,7 +76,7 @@ def _rules(coverage: Coverage) -> Iterator[str]:
     if coverage.clear:
         yield f"rules that found nothing: {listed(coverage.clear, 8)}"
     alike: defaultdict[str, list[str]] = defaultdict(list)
-    for skipped in coverage.not_evaluated:
+    for skipped in sorted(coverage.not_evaluated, key=lambda skipped: not skipped.failed):
         alike[skipped.missing].append(skipped.code)
     for missing, codes in list(alike.items())[:NOTES]:
         yield f"not evaluated: {listed(codes, 8)}; missing: {missing}"

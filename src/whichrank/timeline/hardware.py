@@ -140,8 +140,11 @@ class Hardware(Struct):
             return (ranks[index],)
         # Some of its ranks: hosts of one job start as many as they have GPUs.
         many = len(there)
-        if there == set(range(many)) and len({rank // many for rank in ranks}) == 1 and index < many:
+        if many and there == set(range(many)) and len({rank // many for rank in ranks}) == 1 and index < many:
             return tuple(rank for rank in ranks if rank % many == index)
+        # A process that says GPU 1 sees several; GPU 0 may be the only one that it may use.
+        if index and not there and ranks == list(range(self.people.world)) and index < len(ranks):
+            return (index,)
         named = {short_name(p.host) for p in self.people.by_rank.values() if p.host} | {short_name(host or "")}
         alone = len(named - {""}) <= 1 and there == set(range(self.people.world))
         return (index,) if alone and index < self.people.world else ()

@@ -123,3 +123,25 @@ def test_processes_that_nothing_calls_ranks(tmp_path):
     assert "Process 701 waits at train.py:41" in verdict.summary
     (tmp_path / "stacks.txt").write_text(text.replace("broadcast", "recv"))
     assert diagnose([tmp_path]).verdict.category != "hang"  # who waits for messages waits at a line of its own
+
+
+PASTED = """\
+root@box-a10:~/tune# python finetune.py --precision bf16
+Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/4
+Initializing distributed: GLOBAL_RANK: 2, MEMBER: 3/4
+Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/4
+Initializing distributed: GLOBAL_RANK: 3, MEMBER: 4/4
+iter 0: loss 1.4413, time: 6122.81ms
+Traceback (most recent call last):
+  File "/srv/tune/finetune.py", line 178, in train
+    loss.backward()
+torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 564.00 MiB. GPU {gpu} has a total capacity of 22 GiB
+"""
+
+
+@pytest.mark.parametrize(("gpu", "ranks"), [(2, (2,)), (0, ())])
+def test_a_gpu_tells_the_rank_where_one_host_has_all_of_them(tmp_path, gpu, ranks):
+    """GPU 0 may be the only one that a process sees: it tells nothing."""
+    (tmp_path / "tune.log").write_text(PASTED.format(gpu=gpu))
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("gpu-out-of-memory", ranks)

@@ -113,6 +113,12 @@ NOISY: dict[str, Files] = {
     "limits and mounts of a host": {"limits.txt": "core file size (blocks, -c) 0\nmax locked memory (kbytes, -l) 65536\nopen files (-n) 1048576\n", "df.txt": "Filesystem      Size  Used Avail Use% Mounted on\n/dev/loop3       64M   64M     0 100% /snap/core20/1974\n/dev/sda1       1.8T  1.1T  700G  61% /\ntmpfs           504G   12G  492G   3% /dev/shm\n", **ranks(steps())},
     "a machine with ACS": {"lspci.txt": "00:01.0 PCI bridge: Intel Corporation\n\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-\n", **ranks(steps())},
     "what is installed": {"env.txt": "torch==2.11.0\nnvidia-nccl-cu12==2.28.9\nnvidia-cuda-runtime-cu12==12.9.79\nGPU 0: NVIDIA GeForce RTX 4090\nDriver Version: 575.57.08\nIOMMU is enabled\n1007 GB RAM\n"},
+    "a name that was looked up again, and two agents that say that they are done": {
+        f"node{n}.log": f"[W719 06:00:0{n}.551903771 socket.cpp:755] [c10d] The IPv6 network addresses of (gpu-31, 29400) cannot be retrieved (gai error: -2 - Name or service not known).\n"
+        + (steps() if n == 0 else "")
+        + f"I0719 06:09:4{n}.020000 7711 torch/distributed/elastic/agent/server/api.py:879] [default] worker group successfully finished. Waiting 300 seconds for other agents to finish.\n"
+        for n in range(2)
+    },
     "a person's notes on a good run": {"notes.txt": "The run went well: 3 days, no hangs, no packet loss. Firewall rules were reviewed. Checkpoints are saved every 500 steps in about 4 minutes.\n", **ranks(steps(300))},
     "a notebook's shell": {"a.log": "[1]+  Running                 nohup torchrun train.py &\n" + steps()},
     "Slurm's own lines": {"slurm.out": "srun: job 4711 queued and waiting for resources\nsrun: job 4711 has been allocated resources\n" + steps() + "srun: jobid 4711: nodes(2):`node[1-2]', cpu counts: 96(x2)\n"},

@@ -18,7 +18,7 @@ from whichrank.flows.diagnose.next_steps import filled, with_wanted
 from whichrank.flows.diagnose.reading import Outcome, Progress, is_dump, is_prose, outcomes_of
 from whichrank.flows.discovery import rules_for
 from whichrank.model.contracts import Item, Reading, Rule
-from whichrank.model.evidence import Coverage, Skipped, Source
+from whichrank.model.evidence import Coverage, Skipped, Source, defect
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis, JobInfo, PhaseSeen, ScheduledJob
@@ -189,7 +189,7 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
     except Exception as error:
         if os.environ.get("WHICHRANK_DEBUG"):
             raise
-        return NotEvaluated(f"an answer of the rule, which has a defect ({type(error).__name__}: {error})"[:200])
+        return NotEvaluated(defect(error))
     return answer
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from whichrank.flows.discovery import discover_rules
 from whichrank.model.errors import UsageError
-from whichrank.model.evidence import Coverage, Skipped, Source
+from whichrank.model.evidence import Coverage, Skipped, Source, defect
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import ProgramCase
 from whichrank.source.code.index import PARSE_ERRORS, Module, read_module
@@ -203,7 +203,7 @@ def _judge(case: ProgramCase, rules: Iterable[ModuleType]) -> tuple[list[Finding
         except Exception as error:
             if os.environ.get("WHICHRANK_DEBUG"):
                 raise
-            answer = NotEvaluated(f"an answer of the rule, which has a defect ({type(error).__name__}: {error})"[:200])
+            answer = NotEvaluated(defect(error))
         if isinstance(answer, NotEvaluated):
             skipped.append(Skipped(rule.CODE, answer.missing))
             continue

@@ -70,14 +70,18 @@ _EXIT = re.compile(
     r"\b(?:exit(?:ed|s|ing)?|return(?:ed)?|finished|ended|rc|status)\b(?:[ _-]?(?:code|status|with|value)){0,3}"
     r"\W{0,4}0(?::0)?(?![\w:%/]|\.\w|\s*/)"
 )
-# What makes the same words a wish, a part, or their opposite.
+# What makes the same words their opposite, wherever it stands in the line; a wish, or a part, where it stands in the
+# same sentence: torchrun's "worker group successfully finished. Waiting 300 seconds for other agents to finish.".
+_FAILED = re.compile(
+    r"\b(?:failed|failure|fail|error|errors|exception|abort\w*|killed|crash\w*|hang\w*|hung|stuck|freez\w*|stall\w*"
+    r"|dead-?lock\w*|timed? ?out)\b"
+)
+_SENTENCE = re.compile(r"(?<=[a-z)])\. (?=[a-z])")
 _NOT = re.compile(
     r"\b(?:not|never|un\w+|incomplete|cannot|can't|couldn't|didn't|hasn't|isn't|won't|wasn't|before|until|unless|waiting"
-    r"|wait|should|would|will|when|if|once|failed|failure|fail|error|errors|exception|abort\w*|killed|crash\w*|warmup"
-    r"|hang\w*|hung|stuck|freez\w*|stall\w*|dead-?lock\w*|timed? ?out"
-    r"|warm-up|phase|(?:first|second|third|last|previous|\d+(?:st|nd|rd|th)) epoch"
-    r"|epoch \d+ (?:done|finished|complete\w*)|eval\w*|validat\w*|init\w*|setup|loading|download\w*"
-    r"|compil\w*|tokeniz\w*|preprocess\w*|check)\b"
+    r"|wait|should|would|will|when|if|once|warmup|warm-up|phase|epoch \d+ (?:done|finished|complete\w*)"
+    r"|(?:first|second|third|last|previous|\d+(?:st|nd|rd|th)) epoch|eval\w*|validat\w*|init\w*|setup|loading"
+    r"|download\w*|compil\w*|tokeniz\w*|preprocess\w*|check)\b"
 )
 
 
@@ -116,7 +120,14 @@ def _how(text: str) -> How | None:
     said = _LOGGER.sub("", text.lower())
     if said.startswith("application shutdown complete"):
         return "shutdown"
-    how: How | None = "exit" if "0" in said and _EXIT.search(said) else None
-    if how is None and any(map(said.__contains__, _ENDS)):
-        how = "words" if any(pattern.search(said) for pattern in _WORDS) else None
-    return None if how and _NOT.search(said) else how
+    sentences = _SENTENCE.split(said)
+    found = (how for sentence in sentences if (how := _said(sentence)) and not _NOT.search(sentence))
+    how = next(found, None)
+    return None if how and _FAILED.search(said) else how
+
+
+def _said(sentence: str) -> How | None:
+    if "0" in sentence and _EXIT.search(sentence):
+        return "exit"
+    maybe = any(map(sentence.__contains__, _ENDS))
+    return "words" if maybe and any(pattern.search(sentence) for pattern in _WORDS) else None
