@@ -122,8 +122,12 @@ def _counts_differ(line: Line, spoken: SpokenLines) -> bool:
     mine, others = line.numbers, [said for rank, said in told.items() if rank != line.speaker.name and said]
     shared = min(map(len, (mine, *others)))
     return len(others) > 1 and any(
-        len({said[at] for said in others}) == 1 and int(others[0][at], 0) > int(mine[at], 0) for at in range(shared)
+        len({said[at] for said in others}) == 1 and _value(others[0][at]) > _value(mine[at]) for at in range(shared)
     )
+
+
+def _value(number: str) -> int:
+    return int(number, 16 if number[:2] in ("0x", "0X") else 10)
 
 
 def _left_the_loop(line: Line, spoken: SpokenLines) -> bool:
