@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -17,9 +15,10 @@ from whichrank.fleet.local import Failure
 from whichrank.flows.diagnose.next_steps import filled, with_wanted
 from whichrank.flows.diagnose.reading import Outcome, Progress, is_dump, is_prose, outcomes_of
 from whichrank.flows.discovery import rules_for
-from whichrank.model.contracts import Item, Reading, Rule
-from whichrank.model.evidence import Coverage, Skipped, Source, defect
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.flows.judging import judged
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Coverage, Source
+from whichrank.model.findings import NextStep
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis, JobInfo, PhaseSeen, ScheduledJob
 from whichrank.records.events.communication import GlooTimeout, PeerClosed
@@ -162,43 +161,12 @@ def _with_aside(sources: Iterable[Source], aside: Iterable[Source]) -> list[Sour
     ]
 
 
-def judge(
-    case: Case, rules: Sequence[Rule | ModuleType], progress: Progress | None = None
-) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
-    """All findings; the codes that found something, that are clear, and that had nothing to judge by."""
-    findings: list[Finding] = []
-    found, clear, skipped = [], [], []
-    for done, rule in enumerate(rules):
-        if progress is not None:
-            progress("judging", done, len(rules))
-        answer = _ask(rule, case)
-        if isinstance(answer, NotEvaluated):
-            skipped.append(Skipped(rule.CODE, answer.missing))
-        elif answer:
-            findings += answer
-            found.append(rule.CODE)
-        else:
-            clear.append(rule.CODE)
-    return findings, found, clear, skipped
-
-
-def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
-    """What the rule says; a defect in one must not cost the verdict of the others."""
-    try:
-        answer: list[Finding] | NotEvaluated = rule.judge(case)
-    except Exception as error:
-        if os.environ.get("WHICHRANK_DEBUG"):
-            raise
-        return NotEvaluated(defect(error))
-    return answer
-
-
 def conclude(
     case: Case, sources: Sequence[Source], *, why: bool = False, progress: Progress | None = None
 ) -> Diagnosis:
     """Judge a case and put the answer together; `why` keeps the hypotheses and the state of the job."""
     rules, known = rules_for(case)
-    said, found, clear, skipped = judge(case, rules, progress)
+    said, found, clear, skipped = judged(rules, case, progress)
     skipped = sorted([*skipped, *known], key=lambda one: one.code)
     if site.plugins() or site.problems():
         from whichrank.flows.plugins import run as plugins

@@ -6,16 +6,16 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import cast
 
 from msgspec import Struct
 
 from whichrank.facts.variables.environment import version
 from whichrank.flows.discovery import rules_below
+from whichrank.flows.judging import judged
 from whichrank.model.errors import UnreadableError
-from whichrank.model.evidence import Coverage, Quality, Ref, Skipped, Source
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import UNKNOWN, Assignment, Baked, ObservedWait, Settings, SettingsFile, SettingsRule
+from whichrank.model.evidence import Coverage, Quality, Ref, Source
+from whichrank.model.findings import Finding
+from whichrank.records.settings import UNKNOWN, Assignment, Baked, ObservedWait, Settings, SettingsFile
 from whichrank.source import launch
 
 PRESENT = "the environment"
@@ -61,19 +61,9 @@ def lint(
         None if hcas is None else frozenset(hcas),
         tuple(waits),
     )
-    findings: list[Finding] = []
-    found: list[str] = []
-    clear: list[str] = []
-    skipped: list[Skipped] = []
-    for rule in cast("tuple[SettingsRule, ...]", rules_below("settings")):
-        answer = rule.judge(settings)
-        if isinstance(answer, NotEvaluated):
-            skipped.append(Skipped(rule.CODE, answer.missing))
-        else:
-            findings += answer
-            (found if answer else clear).append(rule.CODE)
+    said, found, clear, skipped = judged(rules_below("settings"), settings)
     order = {file.label: index for index, file in enumerate(files)}
-    findings = _once(findings)
+    findings = _once(said)
     findings.sort(key=lambda f: (order.get(f.evidence[0].source, 0), f.evidence[0].line, _WEIGHT[f.severity], f.code))
     sources = tuple(Source(f.label, f.kind, _quality(f), f.note) for f in files)
     coverage = Coverage(sources, tuple(sorted(found)), tuple(sorted(clear)), tuple(skipped))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
@@ -13,10 +13,10 @@ from types import ModuleType
 from msgspec import Struct, field
 
 from whichrank.flows.discovery import discover_rules
+from whichrank.flows.judging import judged
 from whichrank.model.errors import UsageError
-from whichrank.model.evidence import Coverage, Skipped, Source, defect
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.code import ProgramCase
+from whichrank.model.evidence import Coverage, Source
+from whichrank.model.findings import Finding
 from whichrank.source.code.index import PARSE_ERRORS, Module, read_module
 from whichrank.source.code.read import blind_spots, read_project
 
@@ -81,7 +81,7 @@ def lint(
     noted = tuple(
         _with_note(s, "some functions are nested too deeply to follow") if s.path in deep else s for s in sources
     )
-    findings, found, clear, skipped = _judge(case, rules)
+    findings, found, clear, skipped = judged(rules, case)
     lines = {module.label: module.lines for module in modules}
     kept, suppressed = _without_ignored(_distinct(findings), lines)
     coverage = Coverage(noted, tuple(found), tuple(clear), tuple(skipped))
@@ -98,7 +98,7 @@ def lint_texts(texts: Mapping[str, str]) -> list[Finding]:
             continue
     case, _ = read_project(modules)
     lines = {module.label: module.lines for module in modules}
-    return _without_ignored(_distinct(_judge(case, chosen_rules((), ()))[0]), lines)[0]
+    return _without_ignored(_distinct(judged(chosen_rules((), ()), case).findings), lines)[0]
 
 
 def chosen_rules(select: Sequence[str], ignore: Sequence[str]) -> list[ModuleType]:
@@ -190,26 +190,6 @@ def _read(file: CodeFile) -> tuple[Module | None, Source]:
 
 def _with_note(source: Source, note: str) -> Source:
     return Source(source.path, source.reader, "partial", f"{source.note}; {note}" if source.note else note)
-
-
-def _judge(case: ProgramCase, rules: Iterable[ModuleType]) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
-    findings: list[Finding] = []
-    found: list[str] = []
-    clear: list[str] = []
-    skipped: list[Skipped] = []
-    for rule in rules:
-        try:
-            answer = rule.judge(case)
-        except Exception as error:
-            if os.environ.get("WHICHRANK_DEBUG"):
-                raise
-            answer = NotEvaluated(defect(error))
-        if isinstance(answer, NotEvaluated):
-            skipped.append(Skipped(rule.CODE, answer.missing))
-            continue
-        findings += answer
-        (found if answer else clear).append(rule.CODE)
-    return findings, found, clear, skipped
 
 
 def _distinct(findings: list[Finding]) -> list[Finding]:

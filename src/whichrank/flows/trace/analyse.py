@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from whichrank.evidence.readers import kineto
 from whichrank.evidence.trace_files import is_trace_file
+from whichrank.flows.judging import judged
 from whichrank.model.contracts import Item, Reader, Reading
 from whichrank.model.errors import UnreadableError, UsageError
-from whichrank.model.evidence import Coverage, Skipped, Source
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.evidence import Coverage, Source
+from whichrank.model.findings import Finding
 from whichrank.model.step_report import StepReport
 from whichrank.records.profiles.steps import RankSteps
 from whichrank.records.profiles.trace import Trace
@@ -176,17 +177,7 @@ def reader_of(item: Item) -> Reader | None:
 
 
 def _judged(case: Profiled, sources: Sequence[Source]) -> tuple[list[Finding], Coverage]:
-    findings: list[Finding] = []
-    found, clear, skipped = [], [], []
-    for rule in profile_rules():
-        answer: list[Finding] | NotEvaluated = rule.judge(case)
-        if isinstance(answer, NotEvaluated):
-            skipped.append(Skipped(rule.CODE, answer.missing))
-        elif answer:
-            findings += answer
-            found.append(rule.CODE)
-        else:
-            clear.append(rule.CODE)
+    findings, found, clear, skipped = judged(profile_rules(), case)
     order = {"error": 0, "warning": 1, "info": 2}
     findings.sort(key=lambda finding: (order[finding.severity], -finding.confidence))
     return findings, Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped))

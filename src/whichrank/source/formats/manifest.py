@@ -29,6 +29,8 @@ QUOTE_LIMIT = 300
 DEPTH_LIMIT = 60
 # Aliases make one node appear in many places; a file of people stays far below this.
 VISIT_LIMIT = 50_000
+SCRIPT_COST = 50
+"""Nodes that take as long to visit as a script takes to follow."""
 
 
 def read(text: str, label: str) -> SettingsFile:
@@ -84,6 +86,8 @@ class Manifest(Struct):
     """The component of such values that is read at present: those of two components don't meet."""
     asked: bool = False
     """Somebody has to ask for the service that is read at present."""
+    within: set[int] = field(default_factory=set)
+    """The nodes around the one that is read at present: an alias of one of these has no end."""
 
     def read(self) -> None:
         self.recognise()
@@ -150,8 +154,13 @@ class Manifest(Struct):
 
     def visit(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
         self.budget -= 1
-        if depth > DEPTH_LIMIT or node.kind == "scalar" or self.budget < 0:
+        if depth > DEPTH_LIMIT or node.kind == "scalar" or self.budget < 0 or id(node) in self.within:
             return
+        self.within.add(id(node))
+        self.look_into(node, scope, path, depth)
+        self.within.discard(id(node))
+
+    def look_into(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
         if node.kind == "list":
             for item in node.items:
                 self.visit(item, scope, path, depth + 1)
@@ -238,6 +247,7 @@ class Manifest(Struct):
 
     def container(self, node: Node, path: tuple[str, ...], depth: int) -> None:
         """A container's environment, and the command that runs in it."""
+        self.budget -= SCRIPT_COST
         image = node.get("image")
         same = f"{image.text}" if image is not None and image.kind == "scalar" else str(node.line)
         group = self.job_of(node, same)
@@ -353,6 +363,9 @@ class Manifest(Struct):
         self, name: str, node: Node, scope: str, given: list[Given] | None = None, size: Allocation | None = None
     ) -> None:
         """Shell text under a key that is run."""
+        self.budget -= SCRIPT_COST
+        if self.budget < 0:
+            return
         given = self.around if given is None else given
         size = forms.dstack(self) if self.form == "dstack" else size
         if node.kind == "scalar":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -54,12 +55,17 @@ def condition(shell: Interpreter, node: If, env: Environment, *, sure: bool) -> 
             return
         ways.append(way)
         ends.append(len(shell.out.launches))
-    tests = [word.raw for test, _ in node.branches for step in test for word in getattr(step.node, "words", ())]
+    tests = [word for test, _ in node.branches for word in _words_of(test)]
     if _BY_RANK.search(" ".join(tests)):
         _ranks_part(shell, ways, ends)
     elif _by_host(shell, tests) and not any(re.search(r"[*?]|=~", w) or rank_numbers.ALONE.search(w) for w in tests):
         _differ(shell, ways, _BY_HOST)
     env.merge(ways)
+
+
+def _words_of(steps: Sequence[Step]) -> list[str]:
+    """The words of commands and loops, as they are written; a loop without a list has none."""
+    return [word.raw for step in steps for word in getattr(step.node, "words", None) or ()]
 
 
 def _ranks_part(shell: Interpreter, ways: list[Environment], ends: list[int]) -> None:
@@ -173,7 +179,7 @@ def loop(shell: Interpreter, node: Loop, env: Environment, *, sure: bool) -> Non
 
 def _read_in(node: Loop) -> set[str]:
     """Variables that the condition of a loop reads: `while read -r host`."""
-    words = [word.raw for step in node.condition for word in getattr(step.node, "words", ())]
+    words = [word.raw for step in node.condition for word in getattr(step.node, "words", None) or ()]
     behind = words[words.index("read") + 1 :] if "read" in words else []
     return {word for word in behind if re.fullmatch(r"[A-Za-z_]\w*", word)}
 
