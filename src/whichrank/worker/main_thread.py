@@ -37,7 +37,7 @@ _WHOM = {
 _RUNNING = frozenset(number for name, number in opcode.opmap.items() if "JUMP" in name or name == "RESUME")
 # What a thread is in that waits for another thread of its process.
 _JOINS = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py", "/multiprocessing/pool.py")
-_ACROSS = ("distributed_c10d.py", "distributed/rendezvous.py")
+_ACROSS = ("distributed_c10d.py", "distributed/_functional_collectives.py", "distributed/rendezvous.py")
 # Collectives that begin in C++, below the constructor of DistributedDataParallel: on NCCL all ranks first meet there.
 _HIDDEN = frozenset({"_verify_param_shape_across_processes", "_sync_params_and_buffers", "_sync_module_states"})
 
@@ -258,6 +258,8 @@ def _members(group: object) -> str:
     """` of 0,3` for a group of some ranks; NCCL's recorder holds nothing of one whose first call waits for a member."""
     world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
     if group is None or world is None or group is getattr(world, "default_pg", None):
+        return ""
+    if type(group) in (str, tuple, list):  # a name or a mesh, as functional collectives take
         return ""
     known = getattr(world, "pg_group_ranks", {})
     return _of(list(known.get(group, ())) if type(group).__hash__ is not None else ())

@@ -21,7 +21,7 @@ FIND_S = 5.0
 SPY_S = 10.0
 """Seconds between two looks at /proc, two searches for ranks, and two looks with py-spy."""
 _FRAME = re.compile(r"^\s+(\S{1,200}) \((.{1,1000}):(\d{1,9})\)")
-_ACROSS = ("distributed_c10d.py", "distributed/rendezvous.py")
+_ACROSS = ("distributed_c10d.py", "distributed/_functional_collectives.py", "distributed/rendezvous.py")
 _MAIN = re.compile(r'^Thread .*"MainThread".*\n((?:    .*\n?)*)', re.MULTILINE)
 
 

@@ -189,9 +189,12 @@ def _all_wait(waiting: list[RankState]) -> Silence:
         return Silence("first", 2 * START_S, "every rank waits in its first collective")
     if any(seen.traffic for seen in waiting):
         return Silence("all send", BUSY_S, "every rank waits in a collective that takes very long")
-    # On a GPU a collective counts as issued while the work before it is still to be done, and who waits spins.
+    # On a GPU a collective counts as issued while the work before it is still to be done, and who waits spins; where
+    # each pair of ranks makes a communicator of its own, the last of them waits long for its first message.
     spins = any(seen.busy for seen in waiting)
     why = "every rank waits in a collective"
+    if spins and (late := [seen.rank for seen in waiting if not seen.under_way]):
+        return Silence("first", 2 * START_S, f"every rank waits, {_named(late)} in the first collective")
     if spins:
         return Silence("all wait", SPINNING_S, why)
     return Silence("all wait", ALL_WAIT_S, why, soon_s=SOON_ALL_WAIT_S)

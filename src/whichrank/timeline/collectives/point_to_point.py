@@ -8,6 +8,7 @@ while the others wait for its message has left the exchange.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -108,6 +109,8 @@ def left_exchange(case: Case) -> int | None:
 
 def without_receivers(case: Case, trouble: Trouble) -> Trouble:
     """Ranks that did not come because they wait for messages are not to blame: one that came owes them its half."""
+    if trouble.shape == "alone" and _all_wait_for(case, trouble.meeting.absent, trouble.ranks):
+        return replace(trouble, shape="left-messages", victims=trouble.meeting.absent)
     doing = [case.activities.get(rank) for rank in trouble.ranks]
     if trouble.shape != "stopped" or not all(a is not None and a.collective in MESSAGES for a in doing):
         return trouble
@@ -117,6 +120,15 @@ def without_receivers(case: Case, trouble: Trouble) -> Trouble:
     owing = () if one else tuple(sorted(common)) or trouble.victims
     rest = tuple(sorted({*trouble.ranks, *trouble.victims} - {*one, *owing}))
     return replace(trouble, shape="left-messages", ranks=one, candidates=owing, victims=rest)
+
+
+def _all_wait_for(case: Case, ranks: Sequence[int], owing: Sequence[int]) -> bool:
+    """Whether all of the first wait for messages, and some of them for one of the others."""
+    doing = [case.activities.get(rank) for rank in ranks]
+    if not doing or not all(a is not None and a.doing == "waiting" and a.collective in MESSAGES for a in doing):
+        return False
+    posted = [{e.peer, *e.ranks} for e in case.events(InOperation) if e.op in MESSAGES and e.rank in ranks]
+    return any(not peers.isdisjoint(owing) for peers in posted)
 
 
 def _end(waits: dict[int, int], rank: int) -> int | None:

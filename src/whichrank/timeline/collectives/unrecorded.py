@@ -6,12 +6,15 @@ not return and is not recorded. Processes under `whichrank run` say in which gro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from whichrank.records.dump import Frame
 from whichrank.records.events.collectives import MESSAGES, InOperation
 from whichrank.records.outline import Loop
+from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.troubles.loops import left
 from whichrank.timeline.collectives.waits import build_graph
 
@@ -118,7 +121,15 @@ def leavers(case: Case, cycle: GroupCycle) -> Leavers | None:
 
 
 def _left(case: Case, one: int, other: int) -> list[Loop]:
-    return left(case.stands(one), case.stands(other), case.outline.loops)
+    return left(case.stands(one), _waits_in(case, other), case.outline.loops)
+
+
+def _waits_in(case: Case, rank: int) -> Sequence[Frame]:
+    """Where a rank issued what it waits for: on a GPU it goes on from there, and stands at any later line."""
+    lineup = case.lineup
+    rows = lineup.rows(rank) if lineup is not None else range(0)
+    issued = next((lineup.call_of(row).stack for row in rows if lineup is not None and not lineup.done[row]), ())
+    return issued if any(map(is_user_frame, issued)) else case.stands(rank)
 
 
 def _way_back(awaited: dict[int, set[int]], start: int) -> tuple[int, ...]:
