@@ -41,6 +41,7 @@ def judged(folder: Path) -> Diagnosis:
         ("batch_left_out", "COLL132", "p2p-unmatched", (2,)),
         ("forward_of_one_rank", "COLL101", "conditional-collective", (3,)),
         ("held_with_an_old_dump", "SLOW107", "rank-stuck-in-user-code", (2,)),
+        ("left_the_ring", "COLL132", "p2p-unmatched", (2,)),
         ("two_left_the_loop", "COLL103", "uneven-inputs", (2, 3)),
         ("shorter_epoch", "COLL103", "uneven-inputs", (4,)),
         ("order_by_size", "COLL105", "process-group-order", (2,)),
@@ -78,6 +79,7 @@ def test_who_is_behind_it(name, code, cause, ranks):
         ("other_partners", "COLL106", "p2p-unmatched", (), (0, 1, 2, 3)),
         ("thread_in_the_same_group", "COLL104", "collective-order", (2,), ()),
         ("ends_its_epoch_first", "COLL103", "uneven-inputs", (1,), ()),
+        ("drawn_without_itself", "COLL139", "conditional-collective", (4,), ()),
     ],
 )
 def test_who_is_behind_it_on_nccl(name, code, cause, ranks, candidates):

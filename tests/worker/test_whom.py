@@ -10,10 +10,11 @@ import pytest
 
 from whichrank.worker.main_thread import MainThread, _posted
 
-FILE = "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py"
+FOLDER = "/opt/venv/lib/python3.12/site-packages/torch/distributed"
+FILE = f"{FOLDER}/distributed_c10d.py"
 
 
-def seen_in(definition: str, call: str) -> str:
+def seen_in(definition: str, call: str, file: str = FILE) -> str:
     """The words of another thread about this one, while it is inside a function of that file."""
     inside, seen = threading.Event(), threading.Event()
     words: list[str] = []
@@ -24,7 +25,7 @@ def seen_in(definition: str, call: str) -> str:
         seen.set()
 
     names = {"inside": inside, "seen": seen}
-    exec(compile(f"{definition} inside.set(), seen.wait(10)", FILE, "exec"), names)
+    exec(compile(f"{definition} inside.set(), seen.wait(10)", file, "exec"), names)
     watcher = threading.Thread(target=look)
     watcher.start()
     exec(compile(call, "/srv/job/train.py", "exec"), names)
@@ -45,6 +46,12 @@ def seen_in(definition: str, call: str) -> str:
 )
 def test_whom_a_collective_is_with(definition, call, said):
     assert seen_in(definition, call) == said
+
+
+def test_what_tensors_on_a_mesh_call():
+    """`DTensor.full_tensor()` comes to functional collectives, which take a mesh and the number of its dimension."""
+    definition, file = "def all_reduce(self, reduceOp, group, tag=''):", f"{FOLDER}/_functional_collectives.py"
+    assert seen_in(definition, "all_reduce(0, 'sum', ([0, 1], 0))", file) == "all_reduce"
 
 
 class Group:

@@ -33,6 +33,16 @@ def test_a_hang_in_which_all_wait():
     assert 6 <= levels["confirmed"] - 20 < 8
 
 
+def test_pairs_of_gpus_that_still_make_their_communicators():
+    """Some ranks have exchanged their first messages; the last of a pipeline waits for the first of its own."""
+    for late, at_most in ((0, 70), (4, 20)):
+        alarm = Alarm()
+        spinning = [replace(rank(r, 4, waiting=True), busy=True) for r in range(3)]
+        last = replace(rank(3, late, waiting=True), busy=True)
+        levels = play(alarm, 0, 120, lambda _t, last=last, spinning=spinning: [*spinning, last])
+        assert at_most - 12 < levels["confirmed"] < at_most
+
+
 def test_messages_that_nobody_counts_are_not_the_first():
     for issued, at_most in ((456, 10), (3, 70)):
         alarm = Alarm()
