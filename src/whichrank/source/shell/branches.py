@@ -121,7 +121,8 @@ def case(shell: Interpreter, node: Case, env: Environment, *, sure: bool) -> Non
         with choices.taking(shell, choices.place(shell, body), usual[at]):
             shell.walk(body, way, sure=sure and bool(usual[at]))
         ways.append(way)
-        stem = _NAME.match(patterns[0]) if not rank_numbers.ALONE.search(patterns[0]) else None
+        first = patterns[0] if patterns else ""
+        stem = _NAME.match(first) if not rank_numbers.ALONE.search(first) else None
         by_host += [(stem[0], way)] if stem else []
         ends.append(len(shell.out.launches))
     if ways:
