@@ -42,6 +42,7 @@ def judged(folder: Path) -> Diagnosis:
         ("forward_of_one_rank", "COLL101", "conditional-collective", (3,)),
         ("held_with_an_old_dump", "SLOW107", "rank-stuck-in-user-code", (2,)),
         ("left_the_ring", "COLL132", "p2p-unmatched", (2,)),
+        ("shared_weights_in_another_order", "COLL139", "process-group-order", (0, 3)),
         ("two_left_the_loop", "COLL103", "uneven-inputs", (2, 3)),
         ("shorter_epoch", "COLL103", "uneven-inputs", (4,)),
         ("order_by_size", "COLL105", "process-group-order", (2,)),

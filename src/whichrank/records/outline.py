@@ -38,6 +38,13 @@ class Outline(Struct, frozen=True):
     """Statements, and heads of loops, that put something in an order."""
     functions: Spans = {}
     """First and last line of every function, by file."""
+    calls: Spans = {}
+    """Lines of calls, by file, each with the first line of the function that it may be of."""
+
+    def function_of(self, file: str, line: int) -> tuple[int, int] | None:
+        """First and last line of the function that this line is in."""
+        around = [span for span in self.functions.get(file, ()) if span[0] <= line <= span[1]]
+        return max(around, default=None)
 
 
 def joined(outlines: Iterable[Outline]) -> Outline:

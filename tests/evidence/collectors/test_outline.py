@@ -12,6 +12,7 @@ from tests.timeline.by_hand import Did, dump
 from whichrank.evidence.collectors.outline import (
     branches,
     by_rank,
+    calls,
     exchanges,
     functions,
     loops,
@@ -83,6 +84,14 @@ def test_lines_that_put_something_in_an_order():
     script = "for a in sorted(b):\n    x(a)\ny = 1\nb.sort()\n"
     script += "def f():\n    return {k: 1 for k in sorted(z,\n        key=n)}\n"
     assert sorts(ast.parse(script)) == [[1, 1], [4, 4], [6, 7]]
+
+
+def test_calls_of_functions_of_the_same_file():
+    script = (
+        "def clip(): ...\nclass Head:\n    def step(self):\n        clip()\n        self.share()\n        print()\n"
+        "    def share(self): ...\n"
+    )
+    assert calls(ast.parse(script)) == [[4, 1], [5, 7]]
 
 
 def test_scripts_that_stacks_name(tmp_path):

@@ -15,6 +15,7 @@ from typing import Any
 
 MARK = "whichrank_outline"
 _MOST_FILES, _LARGEST = 32, 1 << 20
+_MOST_CALLS = 8192
 _FILE = re.compile(r'(?:File "|\()([^"()\n]{1,1000}\.py)(?:", line |:)\d')
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "/_whichrank_inside/", "<")
 _SENDS = frozenset({"send", "isend", "send_object_list"})
@@ -41,6 +42,7 @@ def of_stacks(texts: Iterable[bytes], folder: Path | None = None) -> bytes:
         return b""
     told["branches"] = {path: branches(tree) for path, tree in trees.items()}
     told["functions"] = {path: functions(tree) for path, tree in trees.items()}
+    told["calls"] = {path: rows for path, tree in trees.items() if (rows := calls(tree))}
     told["sorts"] = {path: rows for path, tree in trees.items() if (rows := sorts(tree))}
     told["by_rank"] = {path: rows for path, tree in trees.items() if (rows := by_rank(tree))}
     return json.dumps({MARK: 1, **told}).encode()
@@ -91,6 +93,16 @@ def functions(tree: ast.Module) -> list[list[int]]:
     """First and last line of every function."""
     defined = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return sorted([node.lineno, node.end_lineno or node.lineno] for node in defined)
+
+
+def calls(tree: ast.Module) -> list[list[int]]:
+    """Lines of calls, each with the first line of a function of this name in the same file."""
+    defined: dict[str, list[int]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            defined.setdefault(node.name, []).append(node.lineno)
+    called = ((node.lineno, _named(node.func)) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return sorted([line, first] for line, name in called for first in defined.get(name, ()))[:_MOST_CALLS]
 
 
 def sorts(tree: ast.Module) -> list[list[int]]:

@@ -110,14 +110,42 @@ class Leavers(Struct, frozen=True):
 
 def leavers(case: Case, cycle: GroupCycle) -> Leavers | None:
     """Who of the circle left a loop before the others, by their stacks and the loops of the script."""
-    groups = waits(case)
-    members = next((groups[rank] for rank in cycle.ranks if rank in groups), ())
-    there = [rank for rank in members if groups.get(rank) == members]
-    still = [rank for rank in members if groups.get(rank) != members]
+    there, still = _members(case, cycle)
     loops = [_left(case, one, other) for one in there for other in still]
     if not loops or not all(loops):
         return None
     return Leavers(tuple(there), tuple(still), any(loop.exits for found in loops for loop in found))
+
+
+def in_other_order(case: Case, cycle: GroupCycle) -> bool:
+    """Whether the members that are not in the call come to it behind the line at which they wait, by the script."""
+    there, still = _members(case, cycle)
+    return bool(there and still) and all(_comes_to(case, other, there[0]) for other in still)
+
+
+def _members(case: Case, cycle: GroupCycle) -> tuple[list[int], list[int]]:
+    """The members of the group that are in its call, and those that are not."""
+    groups = waits(case)
+    members = next((groups[rank] for rank in cycle.ranks if rank in groups), ())
+    there = [rank for rank in members if groups.get(rank) == members]
+    return there, [rank for rank in members if groups.get(rank) != members]
+
+
+def _comes_to(case: Case, rank: int, there: int) -> bool:
+    """Whether a function of the rank's own calls, below its line, the one in which the other waits.
+
+    In a function that both are in, the rank may have left the call out and be in the next round."""
+    theirs = [(f.file, case.outline.function_of(f.file, f.line)) for f in filter(is_user_frame, case.stands(there))]
+    if not theirs or theirs[0][1] is None:
+        return False
+    file, (begin, _) = theirs[0][0], theirs[0][1]
+    for frame in filter(is_user_frame, _waits_in(case, rank)):
+        own = case.outline.function_of(frame.file, frame.line)
+        if own is None or frame.file != file or (file, own) in theirs:
+            continue
+        if any(first == begin and frame.line < line <= own[1] for line, first in case.outline.calls.get(file, ())):
+            return True
+    return False
 
 
 def _left(case: Case, one: int, other: int) -> list[Loop]:

@@ -12,10 +12,11 @@ NCCL makes the communicator of a group inside its first call: until every member
 recorder holds nothing of it. Processes under `whichrank run` say which group they are in. Where these waits, with the
 recorded ones between them, form a circle, its ranks wait for each other forever. If all of them are in such first
 calls, the order of groups differs. If one is in a recorded operation instead, either it left the group's call out or
-the other has one too many: both are candidates, unless the stacks show that one side stands behind a loop in which the
-other still is (it left the loop first), or one rank is alone against two or more that are all at one other line. On
-Gloo, whose recorder holds such calls, the same is said of the first call of a group to which half of its members have
-come: no majority speaks for either.
+the other has one too many: both are candidates, unless the script shows that the one comes to the group's call below
+the line at which it waits (then too the order differs), or the stacks show that one side stands behind a loop in which
+the other still is (it left the loop first), or one rank is alone against two or more that are all at one other line.
+On Gloo, whose recorder holds such calls, the same is said of the first call of a group to which half of its members
+have come: no majority speaks for either.
 
 ## Example
 Rank 0 is in `all_reduce` of ranks 0 and 3, rank 3 in `broadcast` of all ranks.
@@ -52,6 +53,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     if (gone := unrecorded.leavers(case, found)) is not None:
         return [_left_loop(case, gone)]
+    if not found.all_in_groups and unrecorded.in_other_order(case, found):
+        found = replace(found, all_in_groups=True)
     odd = None if found.all_in_groups else _odd_one(case, found)
     return [_finding(case, found) if odd is None else _alone(case, found, odd)]
 
