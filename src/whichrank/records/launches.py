@@ -54,6 +54,8 @@ class Launch(Struct):
     """The same for all hosts together."""
     everywhere: bool = False
     """Every host runs this same line."""
+    spread: bool = False
+    """It is written for several hosts, also where nothing says how many."""
     background: bool = False
     """The script goes on while it runs."""
     host: str = ""

@@ -40,8 +40,10 @@ def _one(launch: Launch, *, beside: bool, here: bool) -> Iterator[Clash]:
         yield from _addresses(launch)
     if launch.several:
         yield from _left_out(launch)
-    if launch.several and launch.everywhere:
+    if (launch.several or launch.spread) and launch.everywhere:
         yield from _per_host_values(launch)
+    elif (launch.several or launch.spread) and _not_first(launch):
+        yield from _names_itself(launch)
     if launch.everywhere and (launch.several or _many(launch.started) or _many(launch.tasks)):
         yield from _early(launch)
     yield from _hosts(launch)
@@ -405,6 +407,16 @@ def _per_host_values(launch: Launch) -> Iterator[Clash]:
     if launch.last is not None and launch.numbered:
         why = "this is the last host of the list, and rank 0, which opens the store there, runs on the first"
         yield Clash(launch.last.name, launch.last.ref, why, "Take the first host: head -n 1.", (launch.ref,))
+    yield from _names_itself(launch)
+
+
+def _not_first(launch: Launch) -> bool:
+    """The host that runs it is not the first one, which opens the store."""
+    rank = launch.rank.text if launch.rank is not None and launch.numbered else "0"
+    return rank not in {"0", ""} and (rank.isdecimal() or (UNKNOWN in rank and not launch.host))
+
+
+def _names_itself(launch: Launch) -> Iterator[Clash]:
     for told in launch.itself:
         why = "every host runs this, so each of them names itself as the meeting point"
         fix = "Take the first host of the job before the tasks start, and pass it to all of them."

@@ -10,6 +10,7 @@ from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.formats import hostfile
+from whichrank.source.places.own_values import is_own_name, is_random
 from whichrank.source.shell import arguments, host_lists
 from whichrank.source.shell.step_size import host_file, number, option, written_before
 from whichrank.source.shell.words import pieces
@@ -38,6 +39,7 @@ def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
         shell.out.production.add(shell.out.label)
     launch = Launch(_program(command), shell.ref(command[0].line), host="" if UNKNOWN in shell.host else shell.host)
     launch.everywhere, launch.background = bool(shell.on_every_host), shell.background > 0
+    launch.spread = shell.fans_out
     _given(shell, launch, env)
     if launch.program:
         script = next((i for i, field in enumerate(command) if i and field.text.endswith(".py")), len(command))
@@ -90,6 +92,10 @@ def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
     launch.tasks, launch.started, launch.slots = (
         _count(shell, each) for each in (size.tasks, size.started, size.slots)
     )
+    started, tasks = launch.started, launch.tasks
+    launch.spread |= (
+        started is not None and tasks is not None and launch.hosts is None and started.number > tasks.number
+    )
     visible = env.variables.get("CUDA_VISIBLE_DEVICES")
     text = visible.value.text if visible is not None and visible.exported else ""
     if visible is not None and re.fullmatch(r"\d+(?:,\d+)*", text):
@@ -141,6 +147,8 @@ def _rdma(shell: Interpreter, env: Environment, launch: Launch) -> Told | None:
 def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Environment) -> None:
     """What the launcher is told."""
     launch.nodes = _counted(shell, command, _number(shell, command, _NODES))
+    nodes = option(command, frozenset(_NODES))
+    launch.spread = launch.spread or (nodes is not None and UNKNOWN in nodes.text)
     launch.per_host = _number(shell, command, _PROCESSES)
     launch.total = _number(shell, command, _TOTAL)
     launch.rank = _told(shell, command, _RANK)
@@ -298,24 +306,6 @@ def _drawn(shell: Interpreter, command: list[Field]) -> tuple[Told, ...]:
         if field is not None and (used or (shell.expanded_there and is_random(raw))):
             found.append(Told(name, "", shell.ref(used[0] if used else field.line)))
     return tuple(found[:1])
-
-
-def is_random(raw: str) -> bool:
-    if re.search(r"(?:\$\(|`)\s*date\s+[\"']?\+[^)`]{0,40}%[sNS]", raw):
-        return True
-    return bool(re.search(r"\$\{?RANDOM\b|\bRANDOM\s*[%+*/)]|(?:\$\(|`)\s*(?:shuf|uuidgen)\b", raw))
-
-
-_OWN_NAME = re.compile(
-    r"(?:\$\(|`)\s*(?:hostname\b|uname -n|/bin/hostname|ip\s(?:-\w+\s+){0,4}(?:a|addr|address|route)\b|ifconfig\b)"
-    r"|\$(?:HOSTNAME\b|\{HOSTNAME\}|\{?SLURMD_NODENAME\b)"
-)
-_OTHER_NAME = re.compile(r"\|\s*(?:sed|tr|perl)\b|\|\s*cut\s[^|]{0,40}-d\s*['\"]?-|\|\s*awk\s+-F\s*['\"]?-")
-
-
-def is_own_name(raw: str) -> bool:
-    """The name or the address of the host that runs this; not a name that is made of it (`${HOSTNAME%-*}-0`)."""
-    return bool(_OWN_NAME.search(raw)) and not _OTHER_NAME.search(raw)
 
 
 def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from whichrank.records.settings import UNKNOWN
+from whichrank.source.places import own_values
 from whichrank.source.shell import host_lists
 from whichrank.source.shell.tokens import Word, split_words
 
@@ -356,8 +357,10 @@ def _length(value: Value | None, lookup: Lookup) -> Value | None:
     return Value(str(len(set(value.keys)) if value.keys else len(items)))
 
 
-def keep_unknown(raw: str, lookup: Lookup) -> str:
-    """A script inside a word, as the inner shell gets it: known variables put in, unknown ones left standing."""
+def keep_unknown(raw: str, lookup: Lookup, *, here: bool = False) -> str:
+    """A script inside a word, as the inner shell gets it: known variables put in, unknown ones left standing.
+
+    Here: the host that began the script reads the word, and puts in its own name and what it draws at random."""
     out = []
     for part in pieces(raw):
         if part.kind == "text":
@@ -366,6 +369,8 @@ def keep_unknown(raw: str, lookup: Lookup) -> str:
             value = _put_in(part, lookup) if part.kind == "variable" else None
             value = _printed(part, lookup) if part.kind == "other" else value
             known = value is not None and bool(value.text.strip(UNKNOWN) or not value.text)
+            if here and not known and own_values.differs(part.source):
+                value, known = Value(UNKNOWN), True
             out.append(value.text.replace(UNKNOWN, "${UNKNOWN}") if known and value is not None else part.source)
     return "".join(out) if _fits(out) else raw
 
