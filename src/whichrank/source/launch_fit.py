@@ -11,6 +11,7 @@ from whichrank.facts.variables.environment import must_match, others
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import OF_ITS_OWN, Count, Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Clash, SettingsFile
+from whichrank.source.places.own_values import OWN_HOST, SAME_HOST
 
 _LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|\[?::1?\]?"
 _WAITS_FOR_ITSELF = "every host waits for itself there: the address of the first host is needed on all of them"
@@ -25,6 +26,7 @@ def check(file: SettingsFile, text: str) -> None:
     together = [_members, _too_high, _apart, _same_port, _unread, *([] if _STARTERS.search(text) else [_on_one_host])]
     found += [] if here else _said_hosts(file)
     found += _ports(file)
+    found += _one_name(file)
     for clash in (*found, *(clash for judge in together for clash in judge(file.launches))):
         if clash not in file.clashes:
             file.clashes.append(clash)
@@ -353,6 +355,17 @@ def _said_hosts(file: SettingsFile) -> Iterator[Clash]:
             continue
         if count.value != "1" and re.fullmatch(_LOOPBACK, address.value or ""):
             yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (count.ref,))
+
+
+def _one_name(file: SettingsFile) -> Iterator[Clash]:
+    """NCCL_HOSTID as a text that all hosts of the job get."""
+    for launch in file.launches:
+        if launch.one_name is not None and (launch.several or launch.spread):
+            yield Clash(launch.one_name.name, launch.one_name.ref, SAME_HOST, OWN_HOST, (launch.ref,))
+    several = [launch for launch in file.launches if launch.several and not launch.host]
+    for each in file.assignments if several else ():
+        if each.name == "NCCL_HOSTID" and each.value and each.how not in {"local", "build"}:
+            yield Clash(each.name, each.ref, SAME_HOST, OWN_HOST, (several[0].ref,))
 
 
 def _apart(launches: list[Launch]) -> Iterator[Clash]:

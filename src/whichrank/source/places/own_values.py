@@ -16,6 +16,9 @@ _OWN_NAME = re.compile(
 )
 _OTHER_NAME = re.compile(r"\|\s*(?:sed|tr|perl)\b|\|\s*cut\s[^|]{0,40}-d\s*['\"]?-|\|\s*awk\s+-F\s*['\"]?-")
 
+SAME_HOST = "every host gets this text, and NCCL takes ranks with the same one for ranks of one host"
+OWN_HOST = "Leave it out, or take something that differs from host to host, such as the name of the host."
+
 
 def is_random(raw: str) -> bool:
     """Another text whenever it is read."""

@@ -123,6 +123,8 @@ def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
         _variable(shell, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", env, launch),
     )
     launch.rdma = _rdma(shell, env, launch)
+    if launch.everywhere and "NCCL_HOSTID" in env.variables and "NCCL_HOSTID" in shell.own_names - set(shell.hostnames):
+        launch.one_name = _variable(shell, "NCCL_HOSTID", env, launch)
     launch.early = tuple(Told(name, text, shell.ref(line)) for name, text, line in shell.early)
 
 

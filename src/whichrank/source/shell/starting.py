@@ -182,8 +182,14 @@ def _filled(shell: Interpreter, field: Field, env: Environment) -> Field:
     own = [env.variables.get(piece.text) for piece in pieces(field.raw) if piece.kind == "variable"]
     if not any(v is not None and not v.exported and v.value.text.strip(UNKNOWN) for v in own):
         return field
-    made = keep_unknown(field.raw, shell.lookup(env))
-    return field._replace(raw='"' + made.replace("\\", r"\\").replace('"', r"\"") + '"')
+    made = []
+    for piece in pieces(field.raw):
+        if piece.kind == "text":
+            made.append(re.sub(r'([\\"$`])', r"\\\1", piece.text))  # as it is, also for the shell that reads it next
+        else:
+            text = keep_unknown(piece.source, shell.lookup(env), here=not shell.expanded_there)
+            made.append(text.replace("\\", r"\\").replace('"', r"\""))
+    return field._replace(raw=f'"{"".join(made)}"')
 
 
 def _inner_text(shell: Interpreter, field: Field, env: Environment) -> str:

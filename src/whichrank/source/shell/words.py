@@ -209,9 +209,19 @@ def _elements(part: Piece, lookup: Lookup) -> list[Field] | None:
     if value is None or value.items is None:
         return None
     if part.operator.startswith("!"):
+        if not value.keys and any(_of_any_length(item.raw, lookup) for item in value.items):
+            return [Field(UNKNOWN, value.line, part.source, fixed=False)]
         keys = value.keys or [str(index) for index in range(len(value.items))]
         return [Field(key, value.line, key) for key in keys]
     return list(islice((field for item in value.items for field in fields(item, lookup)), MOST_FIELDS))
+
+
+def _of_any_length(raw: str, lookup: Lookup) -> bool:
+    """An element that becomes several, nobody knows how many: `( $(cat hosts) )`, `( ${HOSTS[*]} )`."""
+    return any(
+        part.kind in {"variable", "command"} and not part.quoted and UNKNOWN in expand(part.source, lookup).text
+        for part in pieces(raw)
+    )
 
 
 def _origin(parts: tuple[Piece, ...], lookup: Lookup) -> int:
