@@ -11,7 +11,7 @@ from whichrank.facts.variables.environment import must_match, others
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import OF_ITS_OWN, Count, Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Clash, SettingsFile
-from whichrank.source.places.own_values import OWN_HOST, SAME_HOST
+from whichrank.source.places.own_values import NAMES_ITSELF, OWN_HOST, SAME_HOST
 
 _LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|\[?::1?\]?"
 _WAITS_FOR_ITSELF = "every host waits for itself there: the address of the first host is needed on all of them"
@@ -430,10 +430,11 @@ def _not_first(launch: Launch) -> bool:
 
 
 def _names_itself(launch: Launch) -> Iterator[Clash]:
+    if launch.program == "torchrun" and launch.complete and launch.nodes is None and not launch.spread:
+        return  # by default it waits for nobody else
     for told in launch.itself:
-        why = "every host runs this, so each of them names itself as the meeting point"
         fix = "Take the first host of the job before the tasks start, and pass it to all of them."
-        yield Clash(told.name, told.ref, why, fix, (launch.ref,))
+        yield Clash(told.name, told.ref, NAMES_ITSELF, fix, (launch.ref,))
 
 
 def _members(launches: list[Launch]) -> Iterator[Clash]:

@@ -17,8 +17,9 @@ _LINE = re.compile(r"\s*(export\s+)?([A-Za-z_][\w.]*)(\s*)=(\s*)((?:.*\S)?)\s*")
 
 # How a file of variables tells that a shell reads it.
 _OF_A_SHELL = re.compile(
-    r"^\s*(?:export|set|unset|source|\.|if|case|\[)\s|^#[^\n]{0,200}?(?:\b(?:sourced?|bash|shell)\b|set -a|\s\. /)"
-    r"|\$\(\(|^\s*:\s",
+    r"^[ \t]{0,40}(?:export|set|unset|source|\.|if|case|\[)\s"
+    r"|^#[^\n]{0,200}?(?:\b(?:sourced?|bash|shell)\b|set -a|\s\. /)"
+    r"|\$\(\(|^[ \t]{0,40}:[ \t]",
     re.MULTILINE | re.IGNORECASE,
 )
 _READERS = "what loads such a file (docker, compose, systemd, dotenv)"

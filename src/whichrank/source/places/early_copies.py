@@ -78,9 +78,9 @@ def filled_late(tree: ast.Module, starts: list[tuple[ast.AST, ast.expr]]) -> Ite
 
 def _bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
     for node in walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
-            yield node.body
-        elif isinstance(node, ast.If) and asks_for_main(node.test):
+        if isinstance(node, ast.If) and not asks_for_main(node.test):
+            continue
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | ast.If):
             yield node.body
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node
-from whichrank.source.places.own_values import OWN_HOST, SAME_HOST
+from whichrank.source.places.own_values import NAMES_ITSELF, OWN_HOST, SAME_HOST
 from whichrank.source.shell.embedded import Given
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _COUNTS = ("replicas", "completions", "parallelism", "size", "numNodes", "minReplicas")
 _DEPTH = 24
 _ADDRESSES = frozenset({"MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT", "RDZV_ENDPOINT"})
-_ITSELF = "every pod gets its own, so each of them takes itself for the meeting point"
 _FIRST = "Give the name of the first pod, by its headless service: NAME-0.SERVICE."
 
 
@@ -29,7 +28,7 @@ def check(manifest: Manifest, container: Node, given: list[Given]) -> None:
     for item in given:
         found = None
         if item.own and item.name in _ADDRESSES and together and _taken_from(item.name, container):
-            found = Clash(item.name, manifest.ref(item.line), _ITSELF, _FIRST)
+            found = Clash(item.name, manifest.ref(item.line), NAMES_ITSELF, _FIRST)
         elif item.name == "NCCL_HOSTID" and not item.own and item.text and UNKNOWN not in item.text and together:
             found = Clash(item.name, manifest.ref(item.line), SAME_HOST, OWN_HOST)
         if found is not None and all((c.name, c.ref) != (found.name, found.ref) for c in manifest.out.clashes):

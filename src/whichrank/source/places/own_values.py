@@ -16,6 +16,7 @@ _OWN_NAME = re.compile(
 )
 _OTHER_NAME = re.compile(r"\|\s*(?:sed|tr|perl)\b|\|\s*cut\s[^|]{0,40}-d\s*['\"]?-|\|\s*awk\s+-F\s*['\"]?-")
 
+NAMES_ITSELF = "every host runs this, so each of them names itself as the meeting point"
 SAME_HOST = "every host gets this text, and NCCL takes ranks with the same one for ranks of one host"
 OWN_HOST = "Leave it out, or take something that differs from host to host, such as the name of the host."
 

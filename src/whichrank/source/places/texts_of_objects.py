@@ -52,18 +52,13 @@ def _declared(name: str, attribute: bool, tree: ast.Module) -> str:
     """By the annotation of a field or parameter, or by the option of argparse that makes it."""
     kinds: set[str] = set()
     for node in walk(tree):
-        annotation: ast.expr | None = None
-        if isinstance(node, ast.arg) and node.arg == name and not attribute:
-            annotation = node.annotation
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
-            annotation = node.annotation
-        elif attribute and isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
+        if attribute and isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
             kinds |= _option(node, name)
-            continue
-        else:
-            continue
-        text = ast.unparse(annotation) if annotation is not None else ""
-        kinds.add("list" if _LISTS.match(text) else "bool" if text == "bool" else "other")
+        given = isinstance(node, ast.arg) and node.arg == name and not attribute
+        if given or (isinstance(node, ast.AnnAssign) and last_name(node.target) == name):
+            annotation = getattr(node, "annotation", None)
+            text = ast.unparse(annotation) if annotation is not None else ""
+            kinds.add("list" if _LISTS.match(text) else "bool" if text == "bool" else "other")
     return kinds.pop() if len(kinds) == 1 and kinds <= {"list", "bool"} else ""
 
 

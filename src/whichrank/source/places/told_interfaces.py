@@ -42,13 +42,8 @@ def check(out: SettingsFile, text: str) -> None:
             if wanted or everything:
                 has = wanted or ", ".join(gone)
                 why = f"^ holds for the whole list: it excludes {has}, which the comment names for the hosts"
-                clash = Clash(
-                    each.name,
-                    each.ref,
-                    why,
-                    "Name what to use, without ^.",
-                    (Ref(out.label, f"line {line}", said[:300]),),
-                )
+                also = (Ref(out.label, f"line {line}", said[:300]),)
+                clash = Clash(each.name, each.ref, why, "Name what to use, without ^.", also)
                 if clash not in out.clashes:
                     out.clashes.append(clash)
                 break
