@@ -30,6 +30,7 @@ QUOTE_LIMIT = 300
 _PIN = re.compile(r"(?:torch|nvidia-nccl-cu\d\d)==|nvcr\.io/nvidia/pytorch:|pytorch/pytorch:")
 _ONLY_EXPORTS = re.compile(r"\s*export\s[^;&|\n]*(?:(?:;|&&)\s*(?:export\s[^;&|\n]*)?)*")
 _EXPORT = re.compile(r"\s*export\s+[A-Z]\w*=")
+_CLIENTS = frozenset({"ssh", "rsh", "pdsh", "clush", "pssh", "parallel-ssh", "kubectl", "oc"})
 _PLAIN = re.compile(r"\s*([A-Z]\w*)=\S*\s*")
 
 
@@ -191,6 +192,7 @@ class _Program(Struct):
             found = run_command(words, self.out.label, self.lines, [*inherited, *given], literal=who)
             if found.note or _own_interpreter(child.node):
                 self.replaced(child)
+            self.of_a_client(child)
             self.take(found, scope, child.node)
         elif child.script:
             text, line = child.script
@@ -228,6 +230,19 @@ class _Program(Struct):
         lost = Lost("env", self.ref(child.given_at), why, "Write env={**os.environ, …}.")
         if lost not in self.out.lost:
             self.out.lost.append(lost)
+
+    def of_a_client(self, child: Child) -> None:
+        """`Popen(["ssh", host, …], env=…)`: the client on this host gets it, and the ranks on the other don't."""
+        words = [text for text, _ in child.words or ()]
+        client = words[0].rsplit("/", 1)[-1] if words else ""
+        if client not in _CLIENTS or child.given_at is None or any("SendEnv" in word for word in words):
+            return
+        for name, _, node in child.pairs:
+            if counts(name) and not any(name in word for word in words):
+                why = f"env= is the environment of {client} here, which carries no variables to the other host"
+                lost = Lost(name, self.ref(node), why, f"Put it into the command: env {name}=… torchrun ….")
+                if lost not in self.out.lost:
+                    self.out.lost.append(lost)
 
     def gone_at_once(self, found: SettingsFile) -> None:
         """`os.system("export …")`: the shell that is started gets it, and ends."""

@@ -150,6 +150,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     """What the launcher is told."""
     launch.nodes = _counted(shell, command, _number(shell, command, _NODES))
     nodes = option(command, frozenset(_NODES))
+    _mixed_up(shell, command)
     launch.spread = launch.spread or (nodes is not None and UNKNOWN in nodes.text)
     launch.per_host = _number(shell, command, _PROCESSES)
     launch.total = _number(shell, command, _TOTAL)
@@ -190,6 +191,33 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.itself = _named_after_itself(shell, launch, command)
     launch.drawn = _drawn(shell, command)
     launch.last = _last_host(shell, launch, command)
+
+
+_PER_HOST = re.compile(
+    r"\w{0,40}(?:GPUS?|PROCS?|NPROC|TASKS|DEVICES|WORKERS|RANKS)_?PER_?(?:NODE|HOST|MACHINE)\w{0,10}|SLURM_GPUS_ON_NODE"
+    r"|LOCAL_WORLD_SIZE",
+    re.IGNORECASE,
+)
+_OF_HOSTS = re.compile(
+    r"\w{0,40}(?:N|NUM|NR|NUMBER_OF|COUNT_OF|TOTAL)_?(?:NODES|HOSTS|MACHINES)|\w{0,40}(?:NODE|HOST)_COUNT",
+    re.IGNORECASE,
+)
+
+
+def _mixed_up(shell: Interpreter, command: list[Field]) -> None:
+    """By the names of the variables: what counts processes given as a number of hosts, and the other way round."""
+    for names, wrong, what in (
+        (_NODES, _PER_HOST, "the processes of one host, and the option takes the number of hosts"),
+        (_PROCESSES, _OF_HOSTS, "hosts, and the option takes the number of processes on each"),
+    ):
+        for name in names:
+            field = option(command, frozenset({name}))
+            raw = field.raw.removeprefix(f"{name}=") if field is not None else ""
+            used = re.fullmatch(r"[\"']?\$\{?(\w{1,60})(?::?-[^{}]{0,40})?\}?[\"']?", raw)
+            if field is not None and used and wrong.fullmatch(used[1]):
+                why = f"{used[1]} counts {what}"
+                fix = "Give the number of hosts here." if names is _NODES else "Give the number of processes per host."
+                shell.clash(Clash(name, shell.ref(field.line), why, fix))
 
 
 def _hosts_of_deepspeed(shell: Interpreter, launch: Launch, command: list[Field]) -> None:

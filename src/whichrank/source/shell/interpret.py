@@ -464,7 +464,7 @@ class Interpreter:
             return
         self.active.append(name)
         given = {str(i): Variable(Value(f.text, line=f.line), False) for i, f in enumerate(command[1:10], 1)}
-        words = tuple(Word("'" + f.text.replace("'", "") + "'", f.line) for f in command[1:])
+        words = tuple(Word("'" + f.text.replace("'", "'\\''") + "'", f.line) for f in command[1:])
         given["@"] = Variable(Value(UNKNOWN, items=words), False)
         kept, rounds = {n: env.variables.get(n) for n in given}, set(self.unknown_rounds)
         self.unknown_rounds |= {str(i) for i, f in enumerate(command[1:10], 1) if self.of_a_round(f.raw)}

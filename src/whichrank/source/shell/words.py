@@ -205,7 +205,8 @@ def fields(word: Word, lookup: Lookup) -> list[Field]:
 
 
 def _elements(part: Piece, lookup: Lookup) -> list[Field] | None:
-    value = lookup(part.text) if part.kind == "variable" and part.subscript in {"@", "*"} else None
+    whole = part.subscript in {"@", "*"} or (part.text in {"@", "*"} and not part.operator)
+    value = lookup("@" if part.text == "*" else part.text) if part.kind == "variable" and whole else None
     if value is None or value.items is None:
         return None
     if part.operator.startswith("!"):
