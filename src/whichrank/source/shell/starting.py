@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash
-from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, step_size, texts
+from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, remote, step_size, texts
 from whichrank.source.shell.passage import SHELLS
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
 from whichrank.source.shell.syntax import parse
@@ -126,6 +126,9 @@ def beyond(shell: Interpreter, command: list[Field], found: launchers.Passage, e
     program = launchers.base(command[0])
     if program in _SLURM:
         return srun(shell, command, env)
+    nodes = shell.allocation.nodes
+    if program in _SIZED and found.passes is None and nodes is not None and nodes.number > 1:
+        found = remote.of_a_job(command, found)
     passes = None if launchers.passes_unknown(command, found.rest) else found.passes
     if found.remote and found.script and passes is not None:
         passes = launchers.or_printed(passes, found.rest, shell.dumps)

@@ -101,6 +101,8 @@ def _scan(raw: str, index: int, *, quoted: bool, found: list[Piece]) -> int:
 
 def _escaped(raw: str, index: int, quoted: bool, found: list[Piece]) -> int:
     following = raw[index + 1 : index + 2]
+    if following == "\n":
+        found.append(Piece("text", "", True, source="\\\n"))  # nothing, but texts keep their lines
     if following not in {"\n", "\r"} and (not quoted or following in set('\\"$`')):
         found.append(Piece("text", following, True))
     elif following not in {"\n", "\r"}:
@@ -375,7 +377,7 @@ def keep_unknown(raw: str, lookup: Lookup, *, here: bool = False) -> str:
     out = []
     for part in pieces(raw):
         if part.kind == "text":
-            out.append(part.text)
+            out.append(part.text or part.source)
         else:
             value = _put_in(part, lookup) if part.kind == "variable" else None
             value = _printed(part, lookup) if part.kind == "other" else value
