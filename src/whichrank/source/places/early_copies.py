@@ -32,7 +32,8 @@ def missed(
     """Own: what the program sets in os.environ, with the place. Given: for each process that is started the
     expression of its environment, and the names that it is given besides."""
     inside = _functions(tree)
-    copies = [(_copies(node, constants, environ, 0), passed) for node, passed in given]
+    held = _attributes(tree)
+    copies = [(_copies(held.get(last_name(node), node), constants, environ, 0), passed) for node, passed in given]
     if not copies or not all(found for found, _ in copies):
         return  # some get os.environ as it is then
     for name, place in own.items():
@@ -110,6 +111,26 @@ def _copies(node: ast.expr, constants: Constants, environ: frozenset[str], depth
     return [found for part in parts for found in _copies(part, constants, environ, depth + 1)]
 
 
+def _attributes(tree: ast.Module) -> dict[str, ast.expr]:
+    """What `__init__` keeps as `self.env`, where nothing else sets it."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in walk(tree):
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.Assign) and isinstance(target, ast.Attribute) and last_name(target.value) == "self":
+            found.setdefault(target.attr, []).append(node.value)
+    return {name: values[0] for name, values in found.items() if len(values) == 1}
+
+
+def _made_first(first: ast.AST, second: ast.AST, copy: ast.expr, tree: ast.Module) -> bool:
+    """`__init__` of a class makes the copy, and another method of it sets the variable, which is not called before."""
+    for owner in walk(tree):
+        methods = owner.body if isinstance(owner, ast.ClassDef) else []
+        if first in methods and second in methods and getattr(first, "name", "") == "__init__":
+            called = [n for n in walk(first) if isinstance(n, ast.Call) and n.lineno < copy.lineno]
+            return getattr(second, "name", "") not in {last_name(call.func) for call in called}
+    return False
+
+
 def _functions(tree: ast.Module) -> dict[int, ast.AST]:
     """Node -> the innermost function around it."""
     found: dict[int, ast.AST] = {}
@@ -131,6 +152,8 @@ def _before(copy: ast.expr, place: ast.AST, inside: Mapping[int, ast.AST], tree:
             if isinstance(call, ast.Call)
         }
         return not called & {node.name for node in walk(tree) if isinstance(node, ast.FunctionDef)}
+    if first is not None and second is not None and first is not second:
+        return _made_first(first, second, copy, tree)
     if first is not second:
         return False
     body = first.body if isinstance(first, ast.FunctionDef | ast.AsyncFunctionDef) else tree.body

@@ -54,7 +54,7 @@ def _declared(name: str, attribute: bool, tree: ast.Module) -> str:
     for node in walk(tree):
         if attribute and isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
             kinds |= _option(node, name)
-        given = isinstance(node, ast.arg) and node.arg == name and not attribute
+        given = isinstance(node, ast.arg) and node.arg == name  # of the function, or of one that makes the object
         if given or (isinstance(node, ast.AnnAssign) and last_name(node.target) == name):
             annotation = getattr(node, "annotation", None)
             text = ast.unparse(annotation) if annotation is not None else ""

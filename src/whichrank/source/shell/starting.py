@@ -100,7 +100,7 @@ def onward(
     kept, there, early = shell.allocation, shell.host, shell.early
     options = command[: len(command) - len(found.rest)]
     every = step_size.on_many_hosts(program, options)
-    if (there_is := step_size.one_host(program, options)) is not None and found.rest:
+    if (there_is := step_size.one_host(program, options)) is not None and (found.rest or redirects):
         shell.host = there_is.text
         every = there_is.text == "{}" or shell.of_a_round(there_is.raw)
     fans_out, shell.fans_out = shell.fans_out, shell.fans_out or (every and program not in _SIZED)
