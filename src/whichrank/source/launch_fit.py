@@ -362,7 +362,7 @@ def _one_name(file: SettingsFile) -> Iterator[Clash]:
     for launch in file.launches:
         if launch.one_name is not None and (launch.several or launch.spread):
             yield Clash(launch.one_name.name, launch.one_name.ref, SAME_HOST, OWN_HOST, (launch.ref,))
-    several = [launch for launch in file.launches if launch.several and not launch.host]
+    several = [each for each in file.launches if each.several and not each.host and not _by_itself(each)]
     for each in file.assignments if several else ():
         if each.name == "NCCL_HOSTID" and each.value and each.how not in {"local", "build"}:
             yield Clash(each.name, each.ref, SAME_HOST, OWN_HOST, (several[0].ref,))
@@ -429,10 +429,13 @@ def _not_first(launch: Launch) -> bool:
     return rank not in {"0", ""} and (rank.isdecimal() or (UNKNOWN in rank and not launch.host))
 
 
+def _by_itself(launch: Launch) -> bool:
+    """torchrun without --nnodes waits for nobody else."""
+    return launch.program == "torchrun" and launch.complete and launch.nodes is None and not launch.spread
+
+
 def _names_itself(launch: Launch) -> Iterator[Clash]:
-    if launch.program == "torchrun" and launch.complete and launch.nodes is None and not launch.spread:
-        return  # by default it waits for nobody else
-    for told in launch.itself:
+    for told in () if _by_itself(launch) else launch.itself:
         fix = "Take the first host of the job before the tasks start, and pass it to all of them."
         yield Clash(told.name, told.ref, NAMES_ITSELF, fix, (launch.ref,))
 
