@@ -362,7 +362,11 @@ def _one_name(file: SettingsFile) -> Iterator[Clash]:
     for launch in file.launches:
         if launch.one_name is not None and (launch.several or launch.spread):
             yield Clash(launch.one_name.name, launch.one_name.ref, SAME_HOST, OWN_HOST, (launch.ref,))
-    several = [each for each in file.launches if each.several and not each.host and not _by_itself(each)]
+    several = [
+        each
+        for each in file.launches
+        if (each.several or (each.spread and each.everywhere)) and not each.host and not _by_itself(each)
+    ]
     for each in file.assignments if several else ():
         if each.name == "NCCL_HOSTID" and each.value and each.how not in {"local", "build"}:
             yield Clash(each.name, each.ref, SAME_HOST, OWN_HOST, (several[0].ref,))

@@ -90,7 +90,7 @@ def _copies(node: ast.expr, constants: Constants, environ: frozenset[str], depth
     if depth > _DEPTH or is_environ(node, environ):
         return []
     if isinstance(node, ast.Name):
-        values = constants.assigned.get(node.id, [])
+        values = constants.values_of(node)
         return _copies(values[0], constants, environ, depth + 1) if len(values) == 1 else []
     parts: list[ast.expr] = []
     if isinstance(node, ast.Call):
