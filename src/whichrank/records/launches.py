@@ -54,6 +54,8 @@ class Launch(Struct):
     """The same for all hosts together."""
     everywhere: bool = False
     """Every host runs this same line."""
+    spread: bool = False
+    """It is written for several hosts, also where nothing says how many."""
     background: bool = False
     """The script goes on while it runs."""
     host: str = ""
@@ -88,6 +90,8 @@ class Launch(Struct):
     """That the program is told to communicate with: gloo, nccl."""
     of_nccl: tuple[Told, ...] = ()
     """Settings of NCCL that it gets."""
+    one_name: Told | None = None
+    """NCCL_HOSTID, where all hosts get the name of the one that began the script."""
     own_nodes: Count | None = None
     """Hosts that the program itself, not its launcher, is told of."""
     devices: Count | None = None

@@ -165,9 +165,9 @@ class _Dictionaries:
             return [*left, *right], fresh and also
         if isinstance(node, ast.Call):
             return self._call(node, depth)
-        if isinstance(node, ast.Name) and len(self.constants.assigned.get(node.id, [])) == 1:
-            pairs, fresh = self.pairs(self.constants.assigned[node.id][0], depth + 1)
-            later = [p for key, value, place in self.constants.added.get(node.id, []) for p in named(key, value, place)]
+        if isinstance(node, ast.Name) and len(values := self.constants.values_of(node)) == 1:
+            pairs, fresh = self.pairs(values[0], depth + 1)
+            later = [p for key, value, place in self.constants.added_to(node) for p in named(key, value, place)]
             return [*pairs, *later], fresh and node.id not in self.constants.updated
         return [], False
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from whichrank.records.settings import UNKNOWN
+from whichrank.source.nodes import walk
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 DEPTH_LIMIT = 8
@@ -31,14 +32,29 @@ class Constants(Struct):
     added: dict[str, list[tuple[ast.expr, ast.expr, ast.AST]]] = field(default_factory=dict)
     """Name of a dictionary -> keys and values that are put into it later."""
 
+    owners: dict[int, int] = field(default_factory=dict)
+    """Node -> the innermost function around it, both by id(); nothing for nodes outside of functions."""
     steps: int = 0
 
     @classmethod
     def of(cls, tree: ast.AST) -> Constants:
         found = cls()
-        for node in ast.walk(tree):
+        for node in walk(tree):
             found.take(node)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.owners.update((id(inner), id(node)) for inner in walk(node))
         return found
+
+    def values_of(self, node: ast.Name) -> list[ast.expr]:
+        """What is assigned to a name: where several functions have one of that name, in the function of the node."""
+        every = self.assigned.get(node.id, [])
+        here = [value for value in every if self.owners.get(id(value)) == self.owners.get(id(node))]
+        return every if len(every) < 2 else here or [value for value in every if id(value) not in self.owners]
+
+    def added_to(self, node: ast.Name) -> list[tuple[ast.expr, ast.expr, ast.AST]]:
+        """What is put into a dictionary later, found in the same way."""
+        every, alone = self.added.get(node.id, []), len(self.assigned.get(node.id, [])) < 2
+        return [each for each in every if alone or self.owners.get(id(each[2])) == self.owners.get(id(node))]
 
     def take(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 
-from whichrank.facts.variables.environment import must_match, others
+from whichrank.facts.variables.environment import must_match
 from whichrank.model.evidence import Ref
 from whichrank.records.launches import OF_ITS_OWN, Count, Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Clash, SettingsFile
+from whichrank.source.places import per_host, ports
 
 _LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|\[?::1?\]?"
 _WAITS_FOR_ITSELF = "every host waits for itself there: the address of the first host is needed on all of them"
@@ -24,7 +25,8 @@ def check(file: SettingsFile, text: str) -> None:
     found = [clash for launch in file.launches for clash in _one(launch, beside=given, here=id(launch) in here)]
     together = [_members, _too_high, _apart, _same_port, _unread, *([] if _STARTERS.search(text) else [_on_one_host])]
     found += [] if here else _said_hosts(file)
-    found += _ports(file)
+    found += ports.judged(file)
+    found += per_host.one_name(file)
     for clash in (*found, *(clash for judge in together for clash in judge(file.launches))):
         if clash not in file.clashes:
             file.clashes.append(clash)
@@ -40,10 +42,12 @@ def _one(launch: Launch, *, beside: bool, here: bool) -> Iterator[Clash]:
         yield from _addresses(launch)
     if launch.several:
         yield from _left_out(launch)
-    if launch.several and launch.everywhere:
-        yield from _per_host_values(launch)
+    if (launch.several or launch.spread) and launch.everywhere:
+        yield from per_host.values(launch)
+    elif (launch.several or launch.spread) and per_host.is_not_first(launch):
+        yield from per_host.names_itself(launch)
     if launch.everywhere and (launch.several or _many(launch.started) or _many(launch.tasks)):
-        yield from _early(launch)
+        yield from per_host.early(launch)
     yield from _hosts(launch)
     sized = [*_devices(launch), *_copies(launch)]
     yield from sized or _threads(launch)
@@ -302,39 +306,6 @@ def _on_one_machine(launches: list[Launch]) -> set[int]:
     }
 
 
-LARGEST_PORT = 65535
-
-
-def too_large(name: str, port: str, ref: Ref) -> Clash | None:
-    """A number that is no port."""
-    if not re.fullmatch(r"\d{5,12}", port) or int(port) <= LARGEST_PORT:
-        return None
-    return Clash(
-        name, ref, f"{port} is no port: the largest is {LARGEST_PORT}", f"Write a number up to {LARGEST_PORT}."
-    )
-
-
-def _ports(file: SettingsFile) -> Iterator[Clash]:
-    """Ports of variables, and of launches that don't take them from there."""
-    said = set()
-    for each in file.assignments:
-        match = (
-            re.fullmatch(r"(?:[^\s:]{1,255}:)?(\d{5,12})", each.value or "")
-            if _PORT_NAMES.fullmatch(each.name)
-            else None
-        )
-        clash = too_large(each.name, match[1], each.ref) if match else None
-        if match is not None and clash is not None:
-            said.add(match[1])
-            if each.name not in others():  # those are judged by their values
-                yield clash
-    for port in (launch.port for launch in file.launches if launch.port is not None):
-        clash = too_large(port.name, port.text, port.ref)
-        if clash is not None and port.text not in said:
-            yield clash
-
-
-_PORT_NAMES = re.compile(r"\w{0,40}(?:MASTER|RDZV|RENDEZVOUS|PROCESS)_PORT|\w{0,40}RDZV_ENDPOINT", re.IGNORECASE)
 _HOST_COUNTS = ("NNODES", "PET_NNODES", "NUM_NODES", "N_NODES", "NUM_MACHINES")
 
 
@@ -380,35 +351,6 @@ def _left_out(launch: Launch) -> Iterator[Clash]:
 
 def _many(count: Count | None) -> bool:
     return count is not None and count.number > 1
-
-
-def _early(launch: Launch) -> Iterator[Clash]:
-    """What only a task knows, put in by the script that starts the tasks."""
-    for told in launch.early:
-        if not launch.numbered and re.fullmatch(r"--(?:node|machine)[-_]rank", told.name):
-            continue
-        why = f"{told.text} is filled in by the script before the tasks start: all of them get the same value"
-        fix = f"Quote it for the task's own shell: bash -c '… {told.text} …'."
-        yield Clash(told.name, told.ref, why, fix, (launch.ref,))
-
-
-def _per_host_values(launch: Launch) -> Iterator[Clash]:
-    """What must differ from host to host and does not, or the other way round."""
-    rank = launch.rank
-    if rank is not None and rank.text.isdecimal() and launch.numbered and not launch.host:
-        why = f"every host runs this line, so each of them is host {rank.text}"
-        fix = "Take it from the scheduler: $SLURM_NODEID, $SKYPILOT_NODE_RANK, the index of the pod."
-        yield Clash(rank.name, rank.ref, why, fix, (launch.ref,))
-    for told in launch.drawn:
-        why = "every host draws its own at random, so they look for each other in different places"
-        yield Clash(told.name, told.ref, why, "Draw it once before the tasks start.", (launch.ref,))
-    if launch.last is not None and launch.numbered:
-        why = "this is the last host of the list, and rank 0, which opens the store there, runs on the first"
-        yield Clash(launch.last.name, launch.last.ref, why, "Take the first host: head -n 1.", (launch.ref,))
-    for told in launch.itself:
-        why = "every host runs this, so each of them names itself as the meeting point"
-        fix = "Take the first host of the job before the tasks start, and pass it to all of them."
-        yield Clash(told.name, told.ref, why, fix, (launch.ref,))
 
 
 def _members(launches: list[Launch]) -> Iterator[Clash]:

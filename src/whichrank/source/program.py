@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from whichrank.facts.variables.environment import catalogue, counts, in_family, is_read, read_again, unread
 from whichrank.facts.variables.releases import Release, release_in
+from whichrank.facts.variables.values import problem
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
 from whichrank.source import _by_rank, _meeting, _order, _sizes, _timeouts, rank_numbers
@@ -20,6 +21,8 @@ from whichrank.source._environ import environ_names, removed, sets
 from whichrank.source._thrown_away import wasted
 from whichrank.source.alternatives import in_programs as ways_of
 from whichrank.source.nodes import last_name
+from whichrank.source.places import left_as_text, texts_of_objects
+from whichrank.source.places.early_copies import filled_late, missed
 from whichrank.source.shell.embedded import Given, run_command, run_script
 
 KIND = "python"
@@ -27,6 +30,7 @@ QUOTE_LIMIT = 300
 _PIN = re.compile(r"(?:torch|nvidia-nccl-cu\d\d)==|nvcr\.io/nvidia/pytorch:|pytorch/pytorch:")
 _ONLY_EXPORTS = re.compile(r"\s*export\s[^;&|\n]*(?:(?:;|&&)\s*(?:export\s[^;&|\n]*)?)*")
 _EXPORT = re.compile(r"\s*export\s+[A-Z]\w*=")
+_CLIENTS = frozenset({"ssh", "rsh", "pdsh", "clush", "pssh", "parallel-ssh", "kubectl", "oc"})
 _PLAIN = re.compile(r"\s*([A-Z]\w*)=\S*\s*")
 
 
@@ -86,6 +90,7 @@ class _Program(Struct):
             if child.node not in dead:
                 self.child(child)
         self.in_vain(names, dead)
+        self.too_early(names, dead)
         for found_here in (
             _by_rank.differ(self.tree, self.constants, names, self.ref),
             _timeouts.wrong(self.tree, self.constants, self.ref),
@@ -108,6 +113,19 @@ class _Program(Struct):
                 told = {k.arg: (k.value, k.value) for k in node.keywords if k.arg}
                 self.numbers({n.upper(): told[n] for n in ("rank", "world_size") if n in told})
 
+    def too_early(self, names: frozenset[str], dead: set[ast.AST]) -> None:
+        """Environments that processes get before the program has set what they need."""
+        started = [c for c in children(self.tree, self.constants, names) if c.starts and c.node not in dead]
+        given = [(c, c.given_at) for c in started if isinstance(c.given_at, ast.expr)]
+        found = list(filled_late(self.tree, [(c.node, at) for c, at in given]))
+        if len(given) == len(started) and not self.joins():
+            passed = [(at, {name for name, _, _ in c.pairs}) for c, at in given]
+            found += missed(self.tree, self.constants, names, self.own, passed)
+        for each in found:
+            if counts(each.name):
+                fix = f"Set {each.name} first, or put it into that dictionary."
+                self.out.lost.append(Lost(each.name, self.ref(each.place), each.why, fix))
+
     def record(self, name: str, value: ast.expr, node: ast.AST, scope: str, *, sure: bool, what: str) -> None:
         ref = self.ref(node)
         if what == "os.environ" or is_read(name) or in_family(name):
@@ -117,6 +135,8 @@ class _Program(Struct):
         text = self.constants.text(value)
         known = None if UNKNOWN in text else text
         if (name, ref) not in self.recorded:
+            self.as_text(name, value, ref)
+        if (name, ref) not in self.recorded:
             self.recorded.add((name, ref))
             partial = "" if known is not None else text
             way = self.ways.get(id(node), ways_of.ALWAYS)
@@ -124,12 +144,27 @@ class _Program(Struct):
                 Assignment(name, known, ref, scope, "python", False, sure, None, partial, way.name, way.asked)
             )
 
+    def as_text(self, name: str, value: ast.expr, ref: Ref) -> None:
+        """Texts of objects, and commands that no shell runs."""
+        variable = catalogue().get(name)
+        what = texts_of_objects.kind(value, self.constants, self.tree) if variable is not None else ""
+        lost = left_as_text.lost(name, self.constants.text(value), ref, "Python")
+        if what == "list":
+            why = "the text of a list has brackets and quotes: ['a', 'b']"
+            lost = Lost(name, ref, why, "Join the names: ','.join(…).")
+        elif what == "bool" and variable is not None and problem(variable, "True", ()) is not None:
+            why = "the text of a truth value is 'True' or 'False', which is not read as 1 or 0"
+            lost = Lost(name, ref, why, "Write str(int(…)).")
+        if lost is not None and lost not in self.out.lost:
+            self.out.lost.append(lost)
+
     def check_type(self, name: str, value: ast.expr, node: ast.AST, what: str) -> None:
         """Values of an environment that are no strings."""
         known = self.constants.resolve(value)
         number = isinstance(known, ast.Constant) and not isinstance(known.value, str) and known.value is not None
         made = isinstance(known, ast.Call) and isinstance(known.func, ast.Name) and known.func.id in {"int", "len"}
-        if number or made:
+        none = isinstance(known, ast.Constant) and known.value is None and what == "os.environ"
+        if number or made or none or texts_of_objects.of_object(value, self.constants):
             why = f"{what} takes strings only: this raises TypeError"
             lost = Lost(name, self.ref(node), why, f"Write the value as a string: str({ast.unparse(value)}).", "error")
             if lost not in self.out.lost:
@@ -157,6 +192,7 @@ class _Program(Struct):
             found = run_command(words, self.out.label, self.lines, [*inherited, *given], literal=who)
             if found.note or _own_interpreter(child.node):
                 self.replaced(child)
+            self.of_a_client(child)
             self.take(found, scope, child.node)
         elif child.script:
             text, line = child.script
@@ -195,6 +231,19 @@ class _Program(Struct):
         if lost not in self.out.lost:
             self.out.lost.append(lost)
 
+    def of_a_client(self, child: Child) -> None:
+        """`Popen(["ssh", host, …], env=…)`: the client on this host gets it, and the ranks on the other don't."""
+        words = [text for text, _ in child.words or ()]
+        client = words[0].rsplit("/", 1)[-1] if words else ""
+        if client not in _CLIENTS or child.given_at is None or any("SendEnv" in word for word in words):
+            return
+        for name, _, node in child.pairs:
+            if counts(name) and not any(name in word for word in words):
+                why = f"env= is the environment of {client} here, which carries no variables to the other host"
+                lost = Lost(name, self.ref(node), why, f"Put it into the command: env {name}=… torchrun ….")
+                if lost not in self.out.lost:
+                    self.out.lost.append(lost)
+
     def gone_at_once(self, found: SettingsFile) -> None:
         """`os.system("export …")`: the shell that is started gets it, and ends."""
         for a in found.assignments:
@@ -202,15 +251,19 @@ class _Program(Struct):
                 why = "the call starts a shell of its own, and the variable ends with that"
                 self.out.lost.append(Lost(a.name, a.ref, why, f"Write: os.environ['{a.name}'] = …"))
 
-    def left_behind(self, child: Child) -> None:
-        """The program sets os.environ, and its workers get another environment."""
-        passed = {name for name, _, _ in child.pairs}
+    def joins(self) -> bool:
+        """The program is a rank itself."""
         remote = {inner for node in ast.walk(self.tree) if _is_remote(node) for inner in ast.walk(node)}
-        joins = any(
+        return any(
             isinstance(node, ast.Call) and last_name(node.func) in {"init_process_group", "Accelerator"}
             for node in ast.walk(self.tree)
             if node not in remote
         )
+
+    def left_behind(self, child: Child) -> None:
+        """The program sets os.environ, and its workers get another environment."""
+        passed = {name for name, _, _ in child.pairs}
+        joins = self.joins()
         for name, node in self.own.items():
             if name in catalogue() and name not in passed and not joins:
                 self.out.lost.append(

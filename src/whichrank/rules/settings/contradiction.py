@@ -1,39 +1,41 @@
 """Settings that undo each other, or undo the evidence.
 
-What it finds: blocking wait (it removes the watchdog, and with it the dump); error handling switched off; a dump
-asked of a recorder that is off; one setting under two names with two values; InfiniBand disabled and demanded;
-devices of UCX that none of its transports uses; limits that cross; a log file without a log; a launch that does not
-fit what it is given: more (or fewer) processes than GPUs, another number of hosts than the job has, more ranks than
-MPI or the scheduler has places for, a launcher per rank that starts ranks itself, more threads than CPUs; a launch
-line that every host runs and that says the same host number, its own host's name or a port of its own on each of
-them; $SLURM_PROCID (and its like) filled in before the tasks exist; WORLD_SIZE of one host; a list of hosts as
-an address; options of torchrun behind the script; two jobs on one port; directives behind the first command; too
-little /dev/shm or locked memory; an interface that the pod does not have; a branch on the rank that gives ranks
-different values of what all must share; a loopback address for several hosts; launch lines of one job that name
-different meeting points, the same number twice, or fewer members than they wait for; branches on the host's number
-that meet at different ports; RANK that counts on its own host only; a batch of DeepSpeed that is not the product of
-its parts; a host that stands twice in DeepSpeed's hostfile; settings of NCCL where every program communicates by
-gloo; configurations of DeepSpeed and Accelerate that these refuse or ignore; loader workers on the 64 MiB of /dev/shm
-that containers have by default; workers that are left more time to stop than what stops them; a batch script that
-starts torchrun on its first host only; units that hide the GPUs or the network; pods of an indexed job that don't run
-together; lines of $PBS_NODEFILE counted as hosts, where each rank has one; the last host of a list as the meeting
-point, while rank 0 is on the first; tasks of srun that are not the devices of Lightning's trainer (its options, its
-configuration or its program); services of compose that look for each other at localhost; pods that name themselves as
-the meeting point; branches on a host's name, or lines for single hosts, that differ in what all must share; timeouts of
+What it finds: blocking wait (it removes the watchdog, and with it the dump); error handling switched off; a dump asked
+of a recorder that is off; one setting under two names with two values; InfiniBand disabled and demanded; devices of UCX
+that none of its transports uses; limits that cross; a log file without a log; a launch that does not fit what it is
+given: more (or fewer) processes than GPUs, another number of hosts than the job has, more ranks than MPI or the
+scheduler has places for, a launcher per rank that starts ranks itself, more threads than CPUs; a launch line that every
+host runs and that says the same host number, its own host's name or a port of its own on each of them; $SLURM_PROCID
+(and its like) filled in before the tasks exist; WORLD_SIZE of one host; a list of hosts as an address; options of
+torchrun behind the script; two jobs on one port; directives behind the first command; too little /dev/shm or locked
+memory; an interface that the pod does not have; a branch on the rank that gives ranks different values of what all must
+share; a loopback address for several hosts; launch lines of one job that name different meeting points, the same number
+twice, or fewer members than they wait for; branches on the host's number that meet at different ports; RANK that counts
+on its own host only; a batch of DeepSpeed that is not the product of its parts; a host that stands twice in DeepSpeed's
+hostfile; settings of NCCL where every program communicates by gloo; configurations of DeepSpeed and Accelerate that
+these refuse or ignore; loader workers on the 64 MiB of /dev/shm that containers have by default; workers that are left
+more time to stop than what stops them; a batch script that starts torchrun on its first host only; units that hide the
+GPUs or the network; pods of an indexed job that don't run together; lines of $PBS_NODEFILE counted as hosts, where each
+rank has one; the last host of a list as the meeting point, while rank 0 is on the first; tasks of srun that are not the
+devices of Lightning's trainer (its options, its configuration or its program); services of compose that look for each
+other at localhost; pods that name themselves as the meeting point; the same NCCL_HOSTID on all hosts; `^` in front of
+all interfaces that the file's own comments name; variables that count processes given as a number of hosts, and the
+other way round; branches on a host's name, or lines for single hosts, that differ in what all must share; timeouts of
 process groups in another unit than they are read in.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.
 
-How it decides: only settings that surely meet in one process are compared: those of one file, container or
-captured environment, and not those inside branches. For a launch it takes the numbers that the file itself states:
-directives of Slurm, PBS, LSF, SGE and Flux, options of srun, mpirun, jsrun, torchrun, accelerate and deepspeed,
-hostfiles that the script writes, `--gpus` of docker, limits and replicas of Kubernetes, compose, SkyPilot, dstack,
-Nomad and HTCondor, CUDA_VISIBLE_DEVICES, Trainer(…), mp.spawn(…), calls of Python that ask a scheduler or a cloud
-for a job or describe a container, and arguments of the training program (`--trainer.num_nodes`, `--backend`). A pod
-that is not on its host's network, that no annotation attaches to another and that asks for nothing but CPUs, memory and
-GPUs has eth0 and lo. A number that only a run would
-tell is not judged.
+How it decides: only settings that surely meet in one process are compared: those of one file, container or captured
+environment, and not those inside branches. For a launch it takes the numbers that the file itself states: directives of
+Slurm, PBS, LSF, SGE and Flux, options of srun, mpirun, jsrun, torchrun, accelerate and deepspeed, hostfiles that the
+script writes, `--gpus` of docker, limits and replicas of Kubernetes, compose, SkyPilot, dstack, Nomad and HTCondor,
+CUDA_VISIBLE_DEVICES, Trainer(…), mp.spawn(…), calls of Python that ask a scheduler or a cloud for a job or describe a
+container, and arguments of the training program (`--trainer.num_nodes`, `--backend`). A pod that is not on its host's
+network, that no annotation attaches to another and that asks for nothing but CPUs, memory and GPUs has eth0 and lo. A
+number that only a run would tell is not judged. A text in single quotes, behind backslashes or in a quoted
+here-document is read by the hosts that ssh, pdsh, srun and their like go to; `$(hostname)` that this shell reads is one
+text for all of them.
 
 Example: `TORCH_NCCL_BLOCKING_WAIT=1` with `TORCH_NCCL_DUMP_ON_TIMEOUT=1`: there will be no dump.
 

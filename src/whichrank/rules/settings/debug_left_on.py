@@ -6,8 +6,8 @@ unit or in the comment at the top): verbose logs, checks of every call, synchron
 for a test, forced algorithms. In every other launch file: the settings that cost a large part of each step
 (CUDA_LAUNCH_BLOCKING=1, TORCH_DISTRIBUTED_DEBUG=DETAIL, NCCL_DEBUG=TRACE), unless the file is for debugging or tests
 by its name, its comments or the block that they stand in. What somebody has to ask for is not left on: a branch that is
-not taken by default, a preset, a service with a profile, a check before the job. One process alone may switch
-transports off.
+not taken by default, a preset, a service with a profile, a check before the job. NCCL_DEBUG=INFO with a file for the
+logs (NCCL_DEBUG_FILE) is not either. One process alone may switch transports off.
 
 Why it happens: they helped once and stayed.
 
@@ -80,12 +80,15 @@ def judge(settings: Settings) -> list[Finding] | NotEvaluated:
     lines = {(file.label, line) for file in settings.files for line in file.trial_lines}
     tests = {scope for file in settings.files for scope in file.trial_scopes}
     alone = {(a.scope, a.way) for a in settings.assignments() if a.name == "WORLD_SIZE" and a.value == "1"}
+    kept = {a.scope for a in settings.assignments() if a.name == "NCCL_DEBUG_FILE"}
     found: list[Finding] = []
     for a in settings.assignments():
         if a.asked or a.how == "local" or a.scope in tests or (a.ref.source, a.ref.line) in lines:
             continue
         if a.name in _TRANSPORTS and (a.scope, a.way) in alone:
             continue
+        if a.name == "NCCL_DEBUG" and (a.value or "").upper() == "INFO" and a.scope in kept:
+            continue  # somebody wants to read them
         if a.value and {a.scope, a.ref.source} & marked:
             found += [finding for finding in _judge(a, "in production") if finding.severity != "info"]
         elif a.sure and a.ref.source not in trials and (a.value or "").lower() in _COSTLY.get(a.name, ()):

@@ -4,10 +4,12 @@ What it finds: shell variables that are never exported (`set` of csh); exports i
 their own in a recipe; lines of nccl.conf with "export", spaces or quotes; commas that Slurm's --export splits at; bare
 numbers as values in Kubernetes; values that are no strings in os.environ or env=; env= that replaces the whole
 environment; sudo, ssh, srun and mpirun that don't pass a variable on; `$NAME` where nothing expands it (Environment= of
-systemd, variables of pods, commands without a shell) or something else does (make, compose); values that a template
-puts in without quotes; the index of a pod that has none; settings that only an init container, a container beside the
-one with the GPUs, the head of a Ray cluster or tasks of Determined without GPUs have; copies of os.environ that are
-filled and thrown away; ConfigMaps and blocks of compose that no container takes.
+systemd, variables of pods, commands without a shell) or something else does (make, compose); `$(hostname)` in values
+that no shell reads (.env files, ENV of Dockerfiles, manifests, os.environ); texts of Python's lists and truth values;
+settings that come after the copy of os.environ which the workers get; env= of an ssh client; a prefix in envFrom;
+values that a template puts in without quotes; the index of a pod that has none; settings that only an init container, a
+container beside the one with the GPUs, the head of a Ray cluster or tasks of Determined without GPUs have; copies of
+os.environ that are filled and thrown away; ConfigMaps and blocks of compose that no container takes.
 
 Why it happens: every format has its own way of reading NAME=VALUE.
 

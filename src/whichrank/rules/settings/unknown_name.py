@@ -38,14 +38,15 @@ _HELPER = (
     r"|CONFIG|PARAMS?|VARS?|CMD|OPTIONS|SETTINGS|IMAGE|LOGS?|OUT|OUTPUT)$"
 )
 _RENDEZVOUS = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})
+_BEGINNINGS = ("MASTER", "WORLD", "LOCAL")
 _UNPREFIXED = ("IB_", "P2P_", "SOCKET_", "SHM_", "NVLS_", "NET_GDR_", "NSOCKS_")
 
 
 def judge(settings: Settings) -> list[Finding]:
     known = catalogue()
-    given: dict[str, set[str]] = {}
+    given: dict[str, list[Assignment]] = {}
     for assignment in settings.assignments():
-        given.setdefault(assignment.ref.source, set()).add(assignment.name)
+        given.setdefault(assignment.ref.source, []).append(assignment)
     return [
         finding
         for assignment in settings.assignments()
@@ -54,8 +55,26 @@ def judge(settings: Settings) -> list[Finding]:
     ]
 
 
-def _of_the_rendezvous(assignment: Assignment, given: set[str]) -> list[Finding]:
-    """A name next to one of those by which ranks find each other, in a file that gives the others and not that one."""
+_NEAR = 2
+"""Lines between settings that belong together."""
+
+
+def _together(assignment: Assignment, others: list[Assignment]) -> set[str]:
+    """Names of a file that are set with this one: those of the same block of a program, else of the whole file."""
+    if assignment.how != "python":
+        return {each.name for each in others}
+    first = last = assignment.ref.line
+    lines = sorted({each.ref.line for each in others})
+    for line in (line for line in lines if line > last):
+        last = line if line - last <= _NEAR else last
+    for line in reversed([line for line in lines if line < first]):
+        first = line if first - line <= _NEAR else first
+    return {each.name for each in others if first <= each.ref.line <= last}
+
+
+def _of_the_rendezvous(assignment: Assignment, others: list[Assignment]) -> list[Finding]:
+    """A name next to one of those by which ranks find each other, where the others are given and not that one."""
+    given = _together(assignment, others) if assignment.name.startswith(_BEGINNINGS) else set()
     name = assignment.name
     if assignment.used or assignment.how == "local" or name in _RENDEZVOUS:
         return []

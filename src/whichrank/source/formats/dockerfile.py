@@ -14,6 +14,7 @@ from whichrank.facts.variables.environment import catalogue, is_read
 from whichrank.facts.variables.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, Lost, SettingsFile
+from whichrank.source.places import left_as_text
 from whichrank.source.shell.embedded import IN_BRACKETS, Given, run_command, run_script
 from whichrank.source.shell.tokens import split_words
 from whichrank.source.shell.words import Value, expand
@@ -184,6 +185,8 @@ class _Image(Struct):
             name, equals, value = word.raw.partition("=")
             if equals:
                 self.set(name, expand(value, self.lookup).text, word.line)
+                if found := left_as_text.lost(name, word.raw, self.ref(word.line), "docker"):
+                    self.out.lost.append(found)
             elif word.raw.startswith("\\#") and is_read(words[0].raw.partition("=")[0]):
                 why = "a comment behind ENV is not a comment: docker refuses the line"
                 first = words[0].raw.partition("=")[0]

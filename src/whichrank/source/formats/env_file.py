@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from whichrank.facts.variables.environment import counts
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import Assignment, Lost, SettingsFile
+from whichrank.source.places import left_as_text
 
 KIND = "env-file"
 QUOTE_LIMIT = 300
 _LINE = re.compile(r"\s*(export\s+)?([A-Za-z_][\w.]*)(\s*)=(\s*)((?:.*\S)?)\s*")
+
+
+# How a file of variables tells that a shell reads it.
+_OF_A_SHELL = re.compile(
+    r"^[ \t]{0,40}(?:export|set|unset|source|\.|if|case|\[)\s"
+    r"|^#[^\n]{0,200}?(?:\b(?:sourced?|bash|shell)\b|set -a|\s\. /)"
+    r"|\$\(\(|^[ \t]{0,40}:[ \t]",
+    re.MULTILINE | re.IGNORECASE,
+)
+_READERS = "what loads such a file (docker, compose, systemd, dotenv)"
+_DOCUMENT = re.compile(r"(?:^|[^<])<<-?\s{0,4}[\"']?(\w{1,40})[\"']?\s{0,40}$")
+
+
+def _outside_documents(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, without the here-documents of a shell, which are text."""
+    end = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if end:
+            end = "" if line.strip() == end else end
+            continue
+        if not line.lstrip().startswith("#") and (match := _DOCUMENT.search(line[-200:])):
+            end = match[1]
+        yield number, line
 
 
 def is_deepspeed(label: str) -> bool:
@@ -22,7 +47,8 @@ def read(text: str, label: str) -> SettingsFile:
     out = SettingsFile.empty(label, KIND)
     docker = bool(re.search(r"--env-file", text)) or "docker" in label.rsplit("/", 1)[-1]
     raw = is_deepspeed(label) or docker
-    for number, line in enumerate(text.split("\n"), 1):
+    sourced = not raw and bool(_OF_A_SHELL.search(text))
+    for number, line in _outside_documents(text):
         match = _LINE.fullmatch(line.rstrip("\r"))
         if not match or line.lstrip().startswith("#"):
             continue
@@ -42,6 +68,8 @@ def read(text: str, label: str) -> SettingsFile:
             out.lost.append(Lost(name, ref, why, f"Write: {name}={_value(value, raw=False)}"))
             text_value = _value(value, raw=False)
         unknown = "$" in text_value
+        if not sourced and not value.startswith("'") and (lost := left_as_text.lost(name, value, ref, _READERS)):
+            out.lost.append(lost)
         out.assignments.append(
             Assignment(
                 name, None if unknown else text_value, ref, label, "export", partial=text_value if unknown else ""

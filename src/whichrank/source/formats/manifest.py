@@ -20,6 +20,7 @@ from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats import manifest_forms as forms
 from whichrank.source.formats import manifest_keys, other_parts, pod_networks, trainer_config, unused_parts
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node, parse
+from whichrank.source.places import many_pods
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.allocation import Count as Size
 from whichrank.source.shell.embedded import Given, run_command, run_script
@@ -272,6 +273,7 @@ class Manifest(Struct):
             return
         pod_networks.check(self, given)
         self.started(node, scope, given, path)
+        many_pods.check(self, node, given)
         kept, self.around = self.around, [*self.around, *given]
         for key, value in node.entries():
             if key.text not in manifest_keys.OWN_PARTS and not manifest_keys.PROSE.fullmatch(key.text):

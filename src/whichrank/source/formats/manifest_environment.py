@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from whichrank.records.settings import UNKNOWN, Assignment
 from whichrank.source.formats import manifest_keys, pod_variables
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node
+from whichrank.source.places import left_as_text
 from whichrank.source.shell.embedded import Given
 
 if TYPE_CHECKING:
@@ -120,9 +121,19 @@ def _check_type(manifest: Manifest, name: str, value: Node) -> None:
                   'Write "1" or "0".')  # fmt: skip
 
 
+# Forms of manifests whose variables no shell reads.
+_LITERAL = {
+    "kubernetes": "Kubernetes", "compose": "compose", "ray": "Ray", "github": "the runner", "": "what reads this file",
+}  # fmt: skip
+
+
 def record(manifest: Manifest, name: str, value: Node, line: int, scope: str) -> str:
     """Record one variable; returns its text with UNKNOWN for what is not known."""
     text = value.text.replace(TEMPLATE, UNKNOWN)
+    who = _LITERAL.get(manifest.form)
+    found = left_as_text.lost(name, text, manifest.ref(value.line), who) if who is not None else None
+    if found is not None and all(found.ref != other.ref for other in manifest.out.lost):
+        manifest.out.lost.append(found)
     text = re.sub(r"\$\([^)]*\)|\$\{[^}]*\}|(?<!\$)\$[A-Za-z_]\w*", _default, text)
     if manifest.form == "compose":
         text = text.replace("$$", "$")

@@ -13,7 +13,7 @@ from whichrank.source.alternatives.in_scripts import is_measurement
 from whichrank.source.formats import env_file, manifest_keys, pod_variables
 from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats.yaml_tree import Node
-from whichrank.source.launch_fit import too_large
+from whichrank.source.places.ports import too_large
 from whichrank.source.shell.allocation import Allocation, Count
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from configparser import Error, RawConfigParser
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
 from whichrank.source import memory
+from whichrank.source.places import left_as_text
 from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.embedded import Given, run_command
 from whichrank.source.shell.tokens import split_words
@@ -71,6 +72,8 @@ def _environment(config: RawConfigParser, section: str, lines: list[str], out: S
         ref = Ref(out.label, f"line {at}", lines[at - 1].strip()[:QUOTE_LIMIT] if at <= len(lines) else "")
         out.assignments.append(Assignment(match[1], None if UNKNOWN in text else text, ref, scope, "export"))
         given.append(Given(match[1], text, at))
+        if found := left_as_text.lost(match[1], text, ref, "supervisord"):
+            out.lost.append(found)
     return given
 
 

@@ -103,7 +103,7 @@ def _variable(out: SettingsFile, name: str | None, raw: str, ref: Ref, given: di
         _stray(out, raw, ref, given)
         return
     shown = _specifiers(out, name, raw, ref)
-    if dollar := re.search(r"\$(?:\{\w+\}|\([^)]*\)|[A-Za-z_]\w*)", shown):
+    if dollar := re.search(r"\$(?:\{\w+\}|\([^)]*\)?|[A-Za-z_]\w*)|`[^`]+`?", shown):
         why = f"systemd expands nothing in Environment=: the value holds the text {dollar.group()} itself"
         fix = "Write the value, take it from an EnvironmentFile=, or set it in ExecStart=/bin/sh -c '…'."
         out.lost.append(Lost(name, ref, why, fix))

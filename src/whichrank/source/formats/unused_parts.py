@@ -28,6 +28,8 @@ def tell(out: SettingsFile, documents: list[Node], lines: list[str]) -> None:
     for a in out.assignments:
         if a.how != "build":
             told.setdefault(a.name, set()).add(a.ref.line)
+    for found in _prefixed(documents):
+        out.lost.append(Lost(found[0], ref(found[1]), *found[2:]))
     for name, line, why, fix in (*_config_maps(documents), *_anchors(documents, lines)):
         if counts(name) and not told.get(name, set()) - {line}:
             out.lost.append(Lost(name, ref(line), why, fix))
@@ -60,6 +62,48 @@ def _config_maps(documents: list[Node]) -> Iterator[Unused]:
         for key, value in data.entries():
             if value.kind == "scalar":
                 yield key.text, key.line, why, fix
+
+
+def _prefixed(documents: list[Node]) -> Iterator[Unused]:
+    """`envFrom` with a prefix: names of the ConfigMap arrive with something in front that nobody reads."""
+    maps = {_named(document): document.get("data") for document in documents if _kind(document) == "ConfigMap"}
+    for document in documents:
+        for item in _from(document):
+            source = item.get("configMapRef")
+            name, prefix = source.get("name") if source is not None else None, item.get("prefix")
+            data = maps.get(name.text) if name is not None else None
+            if prefix is None or data is None or not prefix.text or TEMPLATE in prefix.text:
+                continue
+            for key, _ in data.entries():
+                if counts(key.text) and not counts(f"{prefix.text}{key.text}"):
+                    why = f"envFrom puts the prefix in front: the container gets {prefix.text}{key.text}"
+                    yield key.text, prefix.line, why, "Leave the prefix out."
+
+
+def _kind(document: Node) -> str:
+    kind = document.get("kind")
+    return kind.text if kind is not None else ""
+
+
+def _named(document: Node) -> str:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if metadata is not None else None
+    return name.text if name is not None else ""
+
+
+def _from(document: Node) -> Iterator[Node]:
+    """The items of every envFrom."""
+    waiting = [(document, 0)]
+    for _ in range(_MOST_NODES):
+        if not waiting:
+            break
+        node, depth = waiting.pop()
+        if depth > _DEPTH_LIMIT:
+            continue
+        for key, value in node.entries():
+            if key.text == "envFrom":
+                yield from value.items
+        waiting += [(each, depth + 1) for each in (*node.items, *(value for _, value in node.entries()))]
 
 
 def _uses(document: Node) -> list[tuple[str, str]]:

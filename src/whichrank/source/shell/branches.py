@@ -13,6 +13,7 @@ from whichrank.facts.variables.environment import must_match
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.alternatives import in_scripts as choices
+from whichrank.source.places import own_values
 from whichrank.source.shell import documents, fitting
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import Environment, Variable
@@ -83,7 +84,7 @@ _BY_HOST = "the branch depends on the host's name, so hosts get different values
 def _by_host(shell: Interpreter, words: list[str]) -> bool:
     """A condition on the name of the host that runs the script."""
     return any(
-        fitting.is_own_name(word) or any(name in shell.own_names for name in re.findall(r"\$\{?(\w+)", word))
+        own_values.is_own_name(word) or any(name in shell.own_names for name in re.findall(r"\$\{?(\w+)", word))
         for word in words
     )
 

@@ -78,6 +78,24 @@ def _ulimit(shell: Interpreter, command: list[Field], _env: Environment, _sure: 
         shell.allocation = shell.allocation._replace(locked=limit)
 
 
+def _shift(shell: Interpreter, command: list[Field], env: Environment, _sure: bool) -> None:
+    """The arguments of a function or script, moved to the front."""
+    by = command[1].text if len(command) > 1 else "1"
+    given = env.variables.get("@")
+    items = given.value.items if given is not None else None
+    if given is None or items is None or by not in set("123456789"):
+        return
+    count = int(by)
+    for number in range(1, 10):
+        later = env.variables.get(str(number + count))
+        env.variables.pop(str(number), None)
+        if later is not None:
+            env.variables[str(number)] = later
+        moved = str(number + count) in shell.unknown_rounds
+        shell.unknown_rounds = (shell.unknown_rounds - {str(number)}) | ({str(number)} if moved else set())
+    env.variables["@"] = Variable(given.value._replace(items=items[count:]), False)
+
+
 def _wait(shell: Interpreter, _command: list[Field], _env: Environment, _sure: bool) -> None:
     """What ran in the background may have ended."""
     shell.running.clear()
@@ -94,6 +112,7 @@ BUILTINS: dict[str, Callable[[Interpreter, list[Field], Environment, bool], None
     "setenv": _setenv,
     "read": _read,
     "getopts": _getopts,
+    "shift": _shift,
     "ulimit": _ulimit,
     "wait": _wait,
     "kill": _wait,

@@ -10,6 +10,7 @@ from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.formats import hostfile
+from whichrank.source.places.own_values import is_own_name, is_random
 from whichrank.source.shell import arguments, host_lists
 from whichrank.source.shell.step_size import host_file, number, option, written_before
 from whichrank.source.shell.words import pieces
@@ -38,6 +39,7 @@ def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
         shell.out.production.add(shell.out.label)
     launch = Launch(_program(command), shell.ref(command[0].line), host="" if UNKNOWN in shell.host else shell.host)
     launch.everywhere, launch.background = bool(shell.on_every_host), shell.background > 0
+    launch.spread = shell.fans_out
     _given(shell, launch, env)
     if launch.program:
         script = next((i for i, field in enumerate(command) if i and field.text.endswith(".py")), len(command))
@@ -90,6 +92,10 @@ def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
     launch.tasks, launch.started, launch.slots = (
         _count(shell, each) for each in (size.tasks, size.started, size.slots)
     )
+    started, tasks = launch.started, launch.tasks
+    launch.spread |= (
+        started is not None and tasks is not None and launch.hosts is None and started.number > tasks.number
+    )
     visible = env.variables.get("CUDA_VISIBLE_DEVICES")
     text = visible.value.text if visible is not None and visible.exported else ""
     if visible is not None and re.fullmatch(r"\d+(?:,\d+)*", text):
@@ -117,6 +123,8 @@ def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
         _variable(shell, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", env, launch),
     )
     launch.rdma = _rdma(shell, env, launch)
+    if launch.everywhere and "NCCL_HOSTID" in env.variables and "NCCL_HOSTID" in shell.own_names - set(shell.hostnames):
+        launch.one_name = _variable(shell, "NCCL_HOSTID", env, launch)
     launch.early = tuple(Told(name, text, shell.ref(line)) for name, text, line in shell.early)
 
 
@@ -141,6 +149,9 @@ def _rdma(shell: Interpreter, env: Environment, launch: Launch) -> Told | None:
 def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Environment) -> None:
     """What the launcher is told."""
     launch.nodes = _counted(shell, command, _number(shell, command, _NODES))
+    nodes = option(command, frozenset(_NODES))
+    _mixed_up(shell, command)
+    launch.spread = launch.spread or (nodes is not None and UNKNOWN in nodes.text)
     launch.per_host = _number(shell, command, _PROCESSES)
     launch.total = _number(shell, command, _TOTAL)
     launch.rank = _told(shell, command, _RANK)
@@ -180,6 +191,33 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.itself = _named_after_itself(shell, launch, command)
     launch.drawn = _drawn(shell, command)
     launch.last = _last_host(shell, launch, command)
+
+
+_PER_HOST = re.compile(
+    r"\w{0,40}(?:GPUS?|PROCS?|NPROC|TASKS|DEVICES|WORKERS|RANKS)_?PER_?(?:NODE|HOST|MACHINE)\w{0,10}|SLURM_GPUS_ON_NODE"
+    r"|LOCAL_WORLD_SIZE",
+    re.IGNORECASE,
+)
+_OF_HOSTS = re.compile(
+    r"\w{0,40}(?:N|NUM|NR|NUMBER_OF|COUNT_OF|TOTAL)_?(?:NODES|HOSTS|MACHINES)|\w{0,40}(?:NODE|HOST)_COUNT",
+    re.IGNORECASE,
+)
+
+
+def _mixed_up(shell: Interpreter, command: list[Field]) -> None:
+    """By the names of the variables: what counts processes given as a number of hosts, and the other way round."""
+    for names, wrong, what in (
+        (_NODES, _PER_HOST, "the processes of one host, and the option takes the number of hosts"),
+        (_PROCESSES, _OF_HOSTS, "hosts, and the option takes the number of processes on each"),
+    ):
+        for name in names:
+            field = option(command, frozenset({name}))
+            raw = field.raw.removeprefix(f"{name}=") if field is not None else ""
+            used = re.fullmatch(r"[\"']?\$\{?(\w{1,60})(?::?-[^{}]{0,40})?\}?[\"']?", raw)
+            if field is not None and used and wrong.fullmatch(used[1]):
+                why = f"{used[1]} counts {what}"
+                fix = "Give the number of hosts here." if names is _NODES else "Give the number of processes per host."
+                shell.clash(Clash(name, shell.ref(field.line), why, fix))
 
 
 def _hosts_of_deepspeed(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
@@ -298,24 +336,6 @@ def _drawn(shell: Interpreter, command: list[Field]) -> tuple[Told, ...]:
         if field is not None and (used or (shell.expanded_there and is_random(raw))):
             found.append(Told(name, "", shell.ref(used[0] if used else field.line)))
     return tuple(found[:1])
-
-
-def is_random(raw: str) -> bool:
-    if re.search(r"(?:\$\(|`)\s*date\s+[\"']?\+[^)`]{0,40}%[sNS]", raw):
-        return True
-    return bool(re.search(r"\$\{?RANDOM\b|\bRANDOM\s*[%+*/)]|(?:\$\(|`)\s*(?:shuf|uuidgen)\b", raw))
-
-
-_OWN_NAME = re.compile(
-    r"(?:\$\(|`)\s*(?:hostname\b|uname -n|/bin/hostname|ip\s(?:-\w+\s+){0,4}(?:a|addr|address|route)\b|ifconfig\b)"
-    r"|\$(?:HOSTNAME\b|\{HOSTNAME\}|\{?SLURMD_NODENAME\b)"
-)
-_OTHER_NAME = re.compile(r"\|\s*(?:sed|tr|perl)\b|\|\s*cut\s[^|]{0,40}-d\s*['\"]?-|\|\s*awk\s+-F\s*['\"]?-")
-
-
-def is_own_name(raw: str) -> bool:
-    """The name or the address of the host that runs this; not a name that is made of it (`${HOSTNAME%-*}-0`)."""
-    return bool(_OWN_NAME.search(raw)) and not _OTHER_NAME.search(raw)
 
 
 def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:

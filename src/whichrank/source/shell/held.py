@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from whichrank.source import rank_numbers
+from whichrank.source.places import own_values
 from whichrank.source.shell import fitting, host_lists
 from whichrank.source.shell.state import Early, Environment, Variable
 from whichrank.source.shell.words import Value, pieces
@@ -57,14 +58,14 @@ def _differs(shell: Interpreter, name: str, raw: str, line: int) -> None:
     shell.hostnames.pop(name, None)
     shell.randoms.pop(name, None)
     shell.own_names.discard(name)
-    if fitting.is_own_name(raw):
+    if own_values.is_own_name(raw):
         shell.own_names.add(name)
     early = early_in(raw, line, before) if not shell.on_every_host else ()
     if early:
         shell.per_task[name] = early
-    elif shell.on_every_host and (fitting.is_own_name(raw) or copied):
+    elif shell.away and (own_values.is_own_name(raw) or copied):
         shell.hostnames[name] = line
-    elif shell.on_every_host and fitting.is_random(raw):
+    elif shell.away and own_values.is_random(raw):
         shell.randoms[name] = line
 
 

@@ -44,6 +44,7 @@ from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expan
 QUOTE_LIMIT = 300
 STEP_LIMIT = 40_000
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.DOTALL)
+_NAMES = re.compile(r"(?:\$[{(]?[!#]?|\[\$?\{?)(\w+)")
 _TELLING = 3
 """Known letters of a command's name; with fewer it could be any function."""
 _DECLARE = frozenset({"export", "declare", "typeset", "readonly", "local"})
@@ -77,6 +78,7 @@ class Interpreter:
         self.target = ""  # where the commands of a group write to
         self.muted = False  # inside a command that only prints
         self.on_every_host = self.background = 0
+        self.fans_out = False  # what runs on every host goes to more than one for sure
         self.job = self.jobs = 0  # which of the background jobs this is, and how many there were
         self.running: list[tuple[int, Launch]] = []  # launches in the background since the last `wait`
         self.by_slurm = False
@@ -89,7 +91,7 @@ class Interpreter:
         self.per_task: dict[str, tuple[Early, ...]] = {}  # variables made of what differs from task to task
         self.early: tuple[Early, ...] = ()  # such values that were put in before the tasks began
         self.early_files: dict[str, tuple[Early, ...]] = {}  # scripts that hold them, by name
-        self.expanded_there = False  # the words of the present command were put together on every host
+        self.expanded_there = False  # the words of the present command were put together on the hosts that run it
         self.randoms: dict[str, int] = {}  # variables that every host sets to a number of its own
         self.own_names: set[str] = set()  # variables that hold the name of the host that runs the script
         self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
@@ -133,6 +135,11 @@ class Interpreter:
         index = line - (self.first_line if label == self.out.label else 1)
         quote = lines[index].strip() if lines and 0 <= index < len(lines) else ""
         return Ref(label, f"line {line}", quote[:QUOTE_LIMIT])
+
+    @property
+    def away(self) -> bool:
+        """Another host than the one that began the script runs this, or every host."""
+        return bool(self.on_every_host or self.host)
 
     # --- variables ---
 
@@ -273,7 +280,7 @@ class Interpreter:
             self.declare(program, node.words[count + 1 :], here, sure=sure)
         else:
             command = [f for word in node.words[count:] for f in fields(word, self.lookup(here))]
-            there, self.expanded_there = self.expanded_there, self.on_every_host > 0
+            there, self.expanded_there = self.expanded_there, self.away
             if command:
                 self.command(command, node, here, sure=sure)
             self.expanded_there = there
@@ -315,6 +322,7 @@ class Interpreter:
         value = expand(raw, self.lookup(env))
         self.arguments |= {name} if choices.is_argument(raw) else set()
         held.take(self, name, raw, word.line, env)
+        self.unknown_rounds |= {name} if self.of_a_round(raw) else set()
         if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
             self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))
         if printed := launchers.prints_environment(raw):
@@ -323,6 +331,10 @@ class Interpreter:
             text = before.value.text if before is not None else UNKNOWN
             value = value._replace(text=text + value.text)
         self.assign(name, value, word.line, env, sure=sure, exported=exported)
+
+    def of_a_round(self, raw: str) -> bool:
+        """It is made of what a loop over hosts that only a run would tell goes through."""
+        return bool(self.unknown_rounds) and not self.unknown_rounds.isdisjoint(_NAMES.findall(raw))
 
     def filled(self, item: Word, array_name: str, env: Environment) -> list[Word]:
         """An element of an array with the variables of this moment put in, where they are known.
@@ -452,12 +464,13 @@ class Interpreter:
             return
         self.active.append(name)
         given = {str(i): Variable(Value(f.text, line=f.line), False) for i, f in enumerate(command[1:10], 1)}
-        words = tuple(Word("'" + f.text.replace("'", "") + "'", f.line) for f in command[1:])
+        words = tuple(Word("'" + f.text.replace("'", "'\\''") + "'", f.line) for f in command[1:])
         given["@"] = Variable(Value(UNKNOWN, items=words), False)
-        kept = {n: env.variables.get(n) for n in given}
+        kept, rounds = {n: env.variables.get(n) for n in given}, set(self.unknown_rounds)
+        self.unknown_rounds |= {str(i) for i, f in enumerate(command[1:10], 1) if self.of_a_round(f.raw)}
         env.variables.update(given)
         self.walk(self.functions[name].body if body is None else body, env, sure=sure)
-        env.ended = False
+        env.ended, self.unknown_rounds = False, rounds
         for n, variable in kept.items():
             env.variables.pop(n, None)
             if variable is not None:

@@ -90,8 +90,17 @@ def mpirun(words: list[Field]) -> Passage:
             passes = only(names)
         return Passage(rest, passes, sets, why="mpirun was told to pass a list only", names=names,
                        fix="Add it to the list.")  # fmt: skip
-    why = "Open MPI's mpirun passes only variables named with -x (and OMPI_*) to other hosts"
-    return Passage(rest, only(names), sets, why=why, fix="Add -x NAME to mpirun.", remote=True, names=names)
+    return Passage(rest, only(names), sets, why=_BY_NAME, fix=_ADD_NAME, remote=True, names=names)
+
+
+_BY_NAME = "Open MPI's mpirun passes only variables named with -x (and OMPI_*) to other hosts"
+_ADD_NAME = "Add -x NAME to mpirun."
+
+
+def of_a_job(words: Sequence[Field], found: Passage) -> Passage:
+    """mpirun with the hosts of its scheduler: a list of -x that names settings of NCCL is meant to be whole."""
+    listed = any(word.text == "-x" for word in words) and any(f.text.startswith("NCCL_") for f in found.names)
+    return found._replace(passes=only(found.names), why=_BY_NAME, fix=_ADD_NAME, remote=True) if listed else found
 
 
 def ray(words: list[Field]) -> Passage | None:

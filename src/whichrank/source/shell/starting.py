@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash
-from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, step_size, texts
+from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, remote, step_size, texts
 from whichrank.source.shell.passage import SHELLS
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
 from whichrank.source.shell.syntax import parse
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from whichrank.source.shell.tokens import Redirect
 
 _SLURM = frozenset({"srun", "sbatch", "salloc"})
+_SIZED = frozenset({"srun", "flux", "jsrun", "mpirun", "mpiexec", "orterun", "mpiexec.hydra", "horovodrun"})
+"""Launchers that start as many copies as they are told, which may all be on one host."""
 
 
 def start(shell: Interpreter, command: list[Field], redirects: list[Redirect], env: Environment, *, sure: bool) -> None:
@@ -65,7 +67,7 @@ def _written_before(shell: Interpreter, command: list[Field], env: Environment, 
     if shell.on_every_host:
         shell.early += shell.early_files.get(launchers.base(words[0]), ())
     text, line = found
-    there, shell.expanded_there = shell.expanded_there, shell.on_every_host > 0
+    there, shell.expanded_there = shell.expanded_there, shell.away
     inner = env.through(None, None)
     shell.call(f"script {line}", words, inner, sure=sure, body=parse(text, line).body)
     shell.expanded_there, shell.early = there, early
@@ -97,10 +99,11 @@ def onward(
             inner.missing.pop(given.text, None)
     kept, there, early = shell.allocation, shell.host, shell.early
     options = command[: len(command) - len(found.rest)]
-    every = program in step_size.ON_MANY_HOSTS or step_size.is_flux_run(command)
-    if program in {"ssh", "blaunch"} and found.rest:
-        shell.host = options[-1].text
-        every = any(f"${name}" in options[-1].raw.replace("{", "") for name in shell.unknown_rounds)
+    every = step_size.on_many_hosts(program, options)
+    if (there_is := step_size.one_host(program, options)) is not None and (found.rest or redirects):
+        shell.host = there_is.text
+        every = there_is.text == "{}" or shell.of_a_round(there_is.raw)
+    fans_out, shell.fans_out = shell.fans_out, shell.fans_out or (every and program not in _SIZED)
     shell.allocation = step_size.within(program, options, shell.allocation, shell.files)
     if every and not shell.on_every_host:
         shell.early = _filled_in_early(shell, found, inner)
@@ -113,7 +116,7 @@ def onward(
     shell.on_every_host, shell.indoors = shell.on_every_host + every, shell.indoors + indoors
     behind(shell, command, found, redirects, env, inner, sure=sure)
     shell.on_every_host, shell.indoors = shell.on_every_host - every, shell.indoors - indoors
-    shell.allocation, shell.host, shell.early = kept, there, early
+    shell.allocation, shell.host, shell.early, shell.fans_out = kept, there, early, fans_out
     if program == "exec" and sure and found.rest:
         env.ended = True
 
@@ -123,6 +126,9 @@ def beyond(shell: Interpreter, command: list[Field], found: launchers.Passage, e
     program = launchers.base(command[0])
     if program in _SLURM:
         return srun(shell, command, env)
+    nodes = shell.allocation.nodes
+    if program in _SIZED and found.passes is None and nodes is not None and nodes.number > 1:
+        found = remote.of_a_job(command, found)
     passes = None if launchers.passes_unknown(command, found.rest) else found.passes
     if found.remote and found.script and passes is not None:
         passes = launchers.or_printed(passes, found.rest, shell.dumps)
@@ -179,15 +185,21 @@ def _filled(shell: Interpreter, field: Field, env: Environment) -> Field:
     own = [env.variables.get(piece.text) for piece in pieces(field.raw) if piece.kind == "variable"]
     if not any(v is not None and not v.exported and v.value.text.strip(UNKNOWN) for v in own):
         return field
-    made = keep_unknown(field.raw, shell.lookup(env))
-    return field._replace(raw='"' + made.replace("\\", r"\\").replace('"', r"\"") + '"')
+    made = []
+    for piece in pieces(field.raw):
+        if piece.kind == "text":
+            made.append(re.sub(r'([\\"$`])', r"\\\1", piece.text))  # as it is, also for the shell that reads it next
+        else:
+            text = keep_unknown(piece.source, shell.lookup(env), here=not shell.expanded_there)
+            made.append(text.replace("\\", r"\\").replace('"', r"\""))
+    return field._replace(raw=f'"{"".join(made)}"')
 
 
 def _inner_text(shell: Interpreter, field: Field, env: Environment) -> str:
     """Text that another shell reads; a command that is kept in a variable was put in before this launcher began."""
     if not field.raw:
         return field.text
-    made = keep_unknown(field.raw, shell.lookup(env))
+    made = keep_unknown(field.raw, shell.lookup(env), here=not shell.expanded_there)
     whole = re.fullmatch(r"\$\{?\w+\}?", made)
     return field.text.replace(UNKNOWN, "${UNKNOWN}") if whole and field.text.strip(UNKNOWN) else made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from whichrank.source import memory
 from whichrank.source.shell.allocation import Allocation, Count
@@ -12,7 +13,7 @@ from whichrank.source.shell.words import Field
 
 _MPI = frozenset({"mpirun", "mpiexec", "orterun", "mpiexec.hydra", "horovodrun"})
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "nvidia-docker"})
-ON_MANY_HOSTS = frozenset({"srun", "jsrun", "pdsh", "clush", "pssh", "parallel-ssh", "dsh", "pbsdsh"}) | _MPI
+_ON_MANY_HOSTS = frozenset({"srun", "jsrun", "pdsh", "clush", "pssh", "parallel-ssh", "dsh", "pbsdsh"}) | _MPI
 _RANKS = frozenset({"-np", "-n", "--np", "--n", "-c"})
 _PER_HOST = frozenset({"-N", "-npernode", "--npernode", "-ppn", "--ppn", "-perhost", "--perhost", "--ntasks-per-node"})
 _HOSTS = frozenset({"-H", "-host", "--host", "-hosts", "--hosts"})
@@ -56,6 +57,24 @@ def has_own_network(program: str, words: Sequence[Field]) -> bool:
         return False
     network = option(words, frozenset({"--network", "--net"}))
     return network is None or network.text != "host"
+
+
+def on_many_hosts(program: str, words: Sequence[Field]) -> bool:
+    """It starts the same command on every host of a list or of the job."""
+    if program == "blaunch":
+        return any(word.text in {"-z", "-u"} for word in words)
+    return program in _ON_MANY_HOSTS or is_flux_run(words) or any(word.text == "--worker=all" for word in words)
+
+
+def one_host(program: str, words: Sequence[Field]) -> Field | None:
+    """The host or pod that a command with these options goes to."""
+    if program in {"ssh", "rsh"} or (program == "blaunch" and not on_many_hosts(program, words)):
+        return words[-1]
+    if program in {"kubectl", "oc"} and "exec" in (verbs := [word.text for word in words]):
+        behind = list(words[verbs.index("exec") + 1 :])
+        named = [w for before, w in pairwise([words[0], *behind]) if before.text not in {"-n", "-c", "--namespace"}]
+        return next((word for word in named if not word.text.startswith("-")), None)
+    return None
 
 
 def is_flux_run(words: Sequence[Field]) -> bool:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from whichrank.records.settings import UNKNOWN
+from whichrank.source.places import own_values
 from whichrank.source.shell import host_lists
 from whichrank.source.shell.tokens import Word, split_words
 
@@ -100,6 +101,8 @@ def _scan(raw: str, index: int, *, quoted: bool, found: list[Piece]) -> int:
 
 def _escaped(raw: str, index: int, quoted: bool, found: list[Piece]) -> int:
     following = raw[index + 1 : index + 2]
+    if following == "\n":
+        found.append(Piece("text", "", True, source="\\\n"))  # nothing, but texts keep their lines
     if following not in {"\n", "\r"} and (not quoted or following in set('\\"$`')):
         found.append(Piece("text", following, True))
     elif following not in {"\n", "\r"}:
@@ -204,13 +207,24 @@ def fields(word: Word, lookup: Lookup) -> list[Field]:
 
 
 def _elements(part: Piece, lookup: Lookup) -> list[Field] | None:
-    value = lookup(part.text) if part.kind == "variable" and part.subscript in {"@", "*"} else None
+    whole = part.subscript in {"@", "*"} or (part.text in {"@", "*"} and not part.operator)
+    value = lookup("@" if part.text == "*" else part.text) if part.kind == "variable" and whole else None
     if value is None or value.items is None:
         return None
     if part.operator.startswith("!"):
+        if not value.keys and any(_of_any_length(item.raw, lookup) for item in value.items):
+            return [Field(UNKNOWN, value.line, part.source, fixed=False)]
         keys = value.keys or [str(index) for index in range(len(value.items))]
         return [Field(key, value.line, key) for key in keys]
     return list(islice((field for item in value.items for field in fields(item, lookup)), MOST_FIELDS))
+
+
+def _of_any_length(raw: str, lookup: Lookup) -> bool:
+    """An element that becomes several, nobody knows how many: `( $(cat hosts) )`, `( ${HOSTS[*]} )`."""
+    return any(
+        part.kind in {"variable", "command"} and not part.quoted and UNKNOWN in expand(part.source, lookup).text
+        for part in pieces(raw)
+    )
 
 
 def _origin(parts: tuple[Piece, ...], lookup: Lookup) -> int:
@@ -356,16 +370,20 @@ def _length(value: Value | None, lookup: Lookup) -> Value | None:
     return Value(str(len(set(value.keys)) if value.keys else len(items)))
 
 
-def keep_unknown(raw: str, lookup: Lookup) -> str:
-    """A script inside a word, as the inner shell gets it: known variables put in, unknown ones left standing."""
+def keep_unknown(raw: str, lookup: Lookup, *, here: bool = False) -> str:
+    """A script inside a word, as the inner shell gets it: known variables put in, unknown ones left standing.
+
+    Here: the host that began the script reads the word, and puts in its own name and what it draws at random."""
     out = []
     for part in pieces(raw):
         if part.kind == "text":
-            out.append(part.text)
+            out.append(part.text or part.source)
         else:
             value = _put_in(part, lookup) if part.kind == "variable" else None
             value = _printed(part, lookup) if part.kind == "other" else value
             known = value is not None and bool(value.text.strip(UNKNOWN) or not value.text)
+            if here and not known and own_values.differs(part.source):
+                value, known = Value(UNKNOWN), True
             out.append(value.text.replace(UNKNOWN, "${UNKNOWN}") if known and value is not None else part.source)
     return "".join(out) if _fits(out) else raw
 
