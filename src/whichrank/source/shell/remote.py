@@ -94,13 +94,16 @@ def mpirun(words: list[Field]) -> Passage:
 
 
 _BY_NAME = "Open MPI's mpirun passes only variables named with -x (and OMPI_*) to other hosts"
+_NOT_LISTED = (
+    "mpirun's -x does not name it, and Open MPI passes it to other hosts only where it was built for this scheduler"
+)
 _ADD_NAME = "Add -x NAME to mpirun."
 
 
 def of_a_job(words: Sequence[Field], found: Passage) -> Passage:
-    """mpirun with the hosts of its scheduler: a list of -x that names settings of NCCL is meant to be whole."""
+    """mpirun with the hosts of PBS or LSF: a list of -x that names settings of NCCL is meant to be whole."""
     listed = any(word.text == "-x" for word in words) and any(f.text.startswith("NCCL_") for f in found.names)
-    return found._replace(passes=only(found.names), why=_BY_NAME, fix=_ADD_NAME, remote=True) if listed else found
+    return found._replace(passes=only(found.names), why=_NOT_LISTED, fix=_ADD_NAME, remote=True) if listed else found
 
 
 def ray(words: list[Field]) -> Passage | None:

@@ -128,7 +128,8 @@ def beyond(shell: Interpreter, command: list[Field], found: launchers.Passage, e
         return srun(shell, command, env)
     nodes = shell.allocation.nodes
     if program in _SIZED and found.passes is None and nodes is not None and nodes.number > 1:
-        found = remote.of_a_job(command, found)
+        # Open MPI starts its daemons by srun, with all of the environment.
+        found = found if nodes.said.startswith(("--nodes", "-N")) else remote.of_a_job(command, found)
     passes = None if launchers.passes_unknown(command, found.rest) else found.passes
     if found.remote and found.script and passes is not None:
         passes = launchers.or_printed(passes, found.rest, shell.dumps)
