@@ -28,7 +28,7 @@ from whichrank.timeline.clocks.hosts import on_one_clock
 from whichrank.timeline.clocks.log_times import with_year, years_apart
 from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.hardware import gather, read_by_others
-from whichrank.timeline.identity.addresses import names_of_addresses
+from whichrank.timeline.identity.addresses import names_of_addresses, with_domains
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.who import (
@@ -56,7 +56,8 @@ def build_case(records: Iterable[Any]) -> Case:
     """Choose the run, line up what belongs to it, and say what was left out."""
     told = without_own_reports(records)
     host_names = names_of_addresses(of_kind(told, "host.HostName"), _processes_in(told))
-    placed, headed = _with_hosts(_called(told, host_names))
+    domains = with_domains(host for hosts in _hosts_in(told).values() for host in hosts)
+    placed, headed = _with_hosts(_called(told, host_names | domains))
     pile = _in_the_stated_year(placed)
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = of_kind(pile, "nccl.NcclLog")
@@ -112,6 +113,16 @@ def _processes_in(pile: Iterable[Any]) -> list[NcclProcess]:
     return [process for log in of_kind(pile, "nccl.NcclLog") for process in log.processes]
 
 
+def _hosts_in(pile: Sequence[Any]) -> dict[str, set[str]]:
+    """The hosts that the lines of each text say they are of."""
+    told = [(_source(r), r.host) for r in pile if isinstance(r, _Told | Placement) and r.host]
+    told += [(process.source, process.host) for process in _processes_in(pile) if process.host]
+    found: dict[str, set[str]] = {}
+    for source, host in told:
+        found.setdefault(source, set()).add(host)
+    return found
+
+
 def _called(pile: Sequence[Any], names: dict[str, str]) -> list[Any]:
     """Hosts by their names where a launcher or a list gives their address, as Ray does."""
     if not names:
@@ -125,14 +136,14 @@ def _with_hosts(records: Sequence[Any]) -> tuple[list[Any], frozenset[str]]:
     told = [r for r in records if isinstance(r, _Told)]
     if not told:
         return list(records), frozenset()
-    named = {r.host for r in told if r.host} | {process.host for process in _processes_in(records) if process.host}
-    named |= {r.host for r in records if isinstance(r, Placement) and r.host}
+    spoken = _hosts_in(records)
+    named = set().union(*spoken.values())
     pile, headed = _below_headings(records, named)
     named |= headed
     from whichrank.timeline.identity.file_hosts import hosts_of_files
 
     sources = {_source(r) for r in told} | {r.source for r in records if isinstance(r, Progress)}
-    hosts = hosts_of_files(sources, named - {"localhost"})
+    hosts = hosts_of_files(sources, named - {"localhost"}, spoken)
     if not hosts:
         return pile, headed
     return [

@@ -24,3 +24,13 @@ from whichrank.timeline.identity.file_hosts import hosts_of_files
 )  # fmt: skip
 def test_which_names_are_hosts(files, named, expected):
     assert hosts_of_files(files, named) == expected
+
+
+def test_a_name_of_a_file_gives_way_to_what_its_lines_say():
+    files, spoken = ["node0.log", "node1.log"], {"node0.log": {"kt-a"}, "node1.log": {"kt-b"}}
+    assert hosts_of_files(files, ["kt-a", "kt-b"], spoken) == {"node0.log": "kt-a", "node1.log": "kt-b"}
+
+
+def test_files_whose_lines_name_the_same_host_keep_their_names():
+    files, spoken = ["node0.log", "node1.log"], {"node0.log": {"box"}, "node1.log": {"box"}}
+    assert hosts_of_files(files, ["box"], spoken) == {"node0.log": "node0", "node1.log": "node1"}

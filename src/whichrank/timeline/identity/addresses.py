@@ -1,4 +1,4 @@
-"""What hosts are called of which logs name only the address."""
+"""What hosts are called of which logs name only the address, or that go by two names."""
 
 from __future__ import annotations
 
@@ -32,3 +32,13 @@ def names_of_addresses(rows: Iterable[HostName], processes: Iterable[NcclProcess
             if match := _OF_EC2.fullmatch(name):
                 found.setdefault(".".join(match.groups()), set()).add(name)
     return {address: next(iter(names)) for address, names in found.items() if len(names) == 1}
+
+
+def with_domains(hosts: Iterable[str]) -> dict[str, str]:
+    """The short name of hosts that are also named with their domain, by that; of two domains none."""
+    named = set(hosts)
+    long: dict[str, set[str]] = {}
+    for host in named:
+        if (name := short_name(host)) != host and name in named:
+            long.setdefault(name, set()).add(host)
+    return {next(iter(hosts)): name for name, hosts in long.items() if len(hosts) == 1}

@@ -39,8 +39,11 @@ Place = tuple[str, str]
 """Folder, and the name of a file up to its first dot."""
 
 
-def hosts_of_files(sources: Iterable[str], named: Collection[str]) -> dict[str, str]:
-    """Host by file, for those of which it can be told; `named` are the hosts of which the evidence speaks."""
+def hosts_of_files(
+    sources: Iterable[str], named: Collection[str], spoken: Mapping[str, Collection[str]] | None = None
+) -> dict[str, str]:
+    """Host by file, for those of which it can be told; `named` are the hosts of which the evidence speaks, `spoken`
+    those that the lines of each file name as their own."""
     labels = sorted(set(sources))
     known = by_short_name(named)
     found = {label: host for label in labels if (host := host_in_name(label.rpartition("/")[2], known)) is not None}
@@ -56,7 +59,14 @@ def hosts_of_files(sources: Iterable[str], named: Collection[str]) -> dict[str, 
     plain = {label: stem for label in labels if _PLAIN.fullmatch(stem := _stem(label))}
     called = _called({*guessed.values(), *plain.values()}, known)
     known_by = {label: called[name] for label, name in (plain | guessed).items() if name in called}
-    return guessed | known_by | found
+    return guessed | _by_lines(guessed | plain, spoken or {}) | known_by | found
+
+
+def _by_lines(guessed: Mapping[str, str], spoken: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """What its lines call the host of a file that is named after a host: one name, and that of no other such file."""
+    told = {label: next(iter(hosts)) for label in guessed if len(hosts := set(spoken.get(label, ())) - {"localhost"}) == 1}
+    names = Counter(host for _, host in {(guessed[label], host) for label, host in told.items()})
+    return {label: host for label, host in told.items() if names[host] == 1}
 
 
 def _called(names: Collection[str], known: Mapping[str, str]) -> dict[str, str]:
