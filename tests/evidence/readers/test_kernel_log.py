@@ -167,6 +167,8 @@ MESSAGES = {
         "nic_fault", "0000:5c:00.0", None, {}),
     "mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature": (
         "nic_fault", "0000:5c:00.0", None, {}),
+    "mlx5_core 0000:5c:00.0: Port module event: module 1, Cable unplugged": ("link_down", "0000:5c:00.0", None, {}),
+    "mlx5_core 0000:5c:00.0: Port module event: module 1, Cable plugged": ("link_up", "0000:5c:00.0", None, {}),
     "nfs: server filer1 not responding, still trying": ("server_silent", "", None, {"server": "filer1"}),
     "nfs: server filer1 OK": ("server_back", "", None, {"server": "filer1"}),
     "INFO: task python:991 blocked for more than 120 seconds.": ("hung_task", "", 991, {"seconds": 120}),

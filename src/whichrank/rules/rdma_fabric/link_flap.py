@@ -34,6 +34,8 @@ from msgspec.structs import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category, Endpoint, Finding, Grade, Link, NextStep, NotEvaluated, Subject
+from whichrank.records.events.communication import NcclError
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.hardware import KernelEvent
 from whichrank.records.network import CEILINGS, PortState
 from whichrank.rules import hardware_findings
@@ -60,6 +62,8 @@ _NEXT = (
 _UPTIME_OF_BOOT_NS = 600 * 10**9
 _RETRIES_NS = 60 * 10**9
 """Transports repeat what a short interruption lost no longer than this."""
+_APART_NS = 3 * 10**9
+"""Times of several ranks are good to that."""
 _COUNTERS = ("link_downed", "link_error_recovery", "link_down_events_phy", "carrier_changes")
 _UP = ("ACTIVE", "UP")
 
@@ -72,8 +76,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _claim(case: Case) -> Claim:
     hangs = case.stands_still or any(t.hangs for t in case.troubles)
-    category: Category = "slow" if case.goes_on else "hang" if hangs else "crash"
+    category: Category = "slow" if case.goes_on else "hang" if hangs and not _ended_first(case) else "crash"
     return Claim(CODE, CAUSE, category=category, fix=_FIX, next=_NEXT)
+
+
+def _ended_first(case: Case) -> bool:
+    """Whether NCCL's errors ended ranks before others timed out."""
+    ended, timed_out = (
+        min((e.time_ns for e in case.events(kind) if e.time_ns is not None), default=None)
+        for kind in (NcclError, WatchdogTimeout)
+    )
+    return ended is not None and timed_out is not None and ended + _APART_NS < timed_out
 
 
 def _at(case: Case, subject: Subject, port: PortState) -> Subject:

@@ -86,9 +86,10 @@ _BOND = re.compile(
 _MLX_FAULT = re.compile(
     r"mlx5_core (\S{7,16}):? (.{0,60}?(?:health compromised|device's health|insufficient power"
     r"|Port module event\[error\]"
-    r"|Cable unplugged|High Temperature|cmd_work_handler.{0,30}timeout|firmware (?:internal )?error|Fatal error"
+    r"|High Temperature|cmd_work_handler.{0,30}timeout|firmware (?:internal )?error|Fatal error"
     r"|assert_exit_ptr|synd 0x|\) timeout\. Will cause a leak of a command resource).{0,160})"
 )
+_MLX_CABLE = re.compile(r"mlx5_core (\S{7,16}?):? .{0,60}?Port module event: module \d{1,3}, Cable (un)?plugged\b")
 # The core's own watchdog, and those of other drivers.
 _NIC_FAULT = re.compile(
     r"NETDEV WATCHDOG: (\S{1,32}) \(\w{1,24}\): (transmit queue \d{1,5} timed out.{0,40})"
@@ -268,6 +269,8 @@ def _link(text: str) -> Told | None:
 
 
 def _nic(text: str) -> Told | None:
+    if match := _MLX_CABLE.search(text):
+        return Told("link_down" if match[2] else "link_up", {}, match[1])
     if match := _MLX_FAULT.search(text) or _NIC_FAULT.search(text):
         device, what = (part for part in match.groups() if part)
         return Told("nic_fault", {"what": what.strip()}, device.rstrip(":"))
