@@ -65,10 +65,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = statements.first_to_fail(refused)
     ranks = statements.unless_all(case, statements.ranks_of(signs))
     kib = low[0].limits["memlock"] >> 10
-    host = low[0].host
+    hosts, all_hosts = {s.host for s in low}, {s.host for s in states}
+    host = low[0].host if len(hosts) == 1 or hosts < all_hosts else None
     where = f" on {host}" if host else ""
     message = f"Locked memory is limited to {kib:,} KiB{where}: memory for the adapter could not be registered."
-    subject = Subject(ranks=ranks, hosts=(host,) if host else ())
+    subject = Subject(ranks=ranks, hosts=tuple(sorted(name for name in hosts if name)) if host else ())
     refs = [low[0].cite("memlock"), *building.refs(signs)]
     times = [s.time_ns for s in signs if s.time_ns is not None]
     return [

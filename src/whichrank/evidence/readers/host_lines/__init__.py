@@ -1,9 +1,9 @@
-"""What single lines of any text say of hosts: their addresses and names, how right their clocks are, and whose lines
-follow."""
+"""What single lines of any text say of hosts: their addresses and names, how right their clocks are, how much memory
+they let lock, and whose lines follow."""
 
 from __future__ import annotations
 
-from whichrank.evidence.readers.host_lines import addresses, sections, time_service
+from whichrank.evidence.readers.host_lines import addresses, limits, sections, time_service
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 
@@ -13,15 +13,20 @@ BESIDE = True
 
 def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning has such lines."""
-    return is_text(head) and (addresses.fits(head, name) or time_service.fits(head) or sections.fits(head, name))
+    if not is_text(head):
+        return False
+    return addresses.fits(head, name) or time_service.fits(head) or limits.fits(head) or sections.fits(head, name)
 
 
 def read(item: Item) -> Reading:
-    """`PortState`, `HostName`, `TimeService` and `HostSection`, with the host that the line, heading or file names."""
+    """`PortState`, `HostName`, `TimeService`, `HostState` and `HostSection`, each with the host that the line, the
+    heading or the file names."""
     head, name = item.head(), item.label.rpartition("/")[2]
     told = [*addresses.read(item)] if addresses.fits(head, name) else []
     clocks = [*time_service.read(item)] if time_service.fits(head) else []
+    rows = [*limits.read(item)] if limits.fits(head) else []
     parts = [*sections.read(item)] if sections.fits(head, name) else []
-    if not told and not clocks and not parts:
+    found = [*told, *clocks, *rows, *parts]
+    if not found:
         return Reading([], "ignored", "nothing of a host in it")
-    return Reading([*told, *clocks, *parts], "complete")
+    return Reading(found, "complete")
