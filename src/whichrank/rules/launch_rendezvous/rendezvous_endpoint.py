@@ -54,7 +54,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     signs = [s for s in _failed(case) if not statements.went_on(case, s)]
-    if not signs or _explained(case):
+    if not signs or _explained(case, signs):
         return []
     signs = statements.first_to_fail(signs)
     ranks = statements.unless_all(case, statements.ranks_of(signs))
@@ -72,13 +72,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [building.found(case, claim, signs, message, sure, ranks)]
 
 
-def _explained(case: Case) -> bool:
-    """Whether the host of the rendezvous failed for a reason of its own, or the job had run."""
+def _explained(case: Case, signs: list[Statement]) -> bool:
+    """Whether the host of the rendezvous failed for a reason of its own, or those who failed had run. Other processes
+    may make a group of their own later."""
     told = case.events(StoreError)
     taken = any(e.what in ("port_in_use", "dns") for e in told)
     # An endpoint that is right and behind a firewall: the rule on firewalls tells.
     taken = taken or any("No route to host" in e.ref.quote for e in told)
-    had_run = bool(case.progress or case.events(GroupInit, CommInit))
+    tried = {s.event.pid for s in signs if s.event is not None}
+    others = None not in tried and all(e.pid not in (None, *tried) for e in case.events(GroupInit, CommInit))
+    had_run = any(len(progress) > 1 for progress in case.progress) or (
+        bool(case.events(GroupInit, CommInit)) and not others
+    )
     return taken or had_run or exceptions.agent_had_workers(case) or bool(exceptions.own_exceptions(case))
 
 

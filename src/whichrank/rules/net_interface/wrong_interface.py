@@ -10,9 +10,9 @@ host's name resolves to, which /etc/hosts often maps to 127.0.1.1.
 
 ## How it decides
 Failed connections to such addresses say it outright, be it by the address itself or by a list of the interfaces of its
-host (`ip addr`). Otherwise the interface that NCCL says it uses is judged: a
-link-local address counts where nothing has run yet; loopback, bridges and tunnels where the job spans hosts or a
-connection failed. Who said that its own name leads nowhere, and took loopback, is named where the others did not.
+host (`ip addr`), or where the two hosts share another network. Otherwise the interface that NCCL says it uses is
+judged: a link-local address counts where nothing has run yet; loopback, bridges and tunnels where the job spans hosts
+or a connection failed. Who said that its own name leads nowhere, and took loopback, is named where the others did not.
 
 ## Example
 `Gloo connectFullMesh failed … Connection refused, remote=[127.0.0.1]:40213`
@@ -29,9 +29,12 @@ from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.events.startup import StoreError
+from whichrank.records.network import PortState
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import known_messages, statements
 from whichrank.timeline.job_state.joined import hosts_spoken_of
 from whichrank.timeline.job_state.known_messages import Seen
@@ -65,7 +68,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         message = "A rank can't be reached at the address that it announced: {what}."
         found = building.tell_of(case, _FAILED, message, told, sure)
         return [_of_those_that_fell_back(case, found)]
-    return _by_its_owner(case) or _by_the_choice(case)
+    return _by_its_owner(case) or _by_the_other_network(case) or _by_the_choice(case)
 
 
 def _by_its_owner(case: Case) -> list[Finding]:
@@ -93,6 +96,41 @@ def _by_its_owner(case: Case) -> list[Finding]:
     named = tuple(sorted(hosts)) if hosts < {p.host for p in case.hardware.ports if p.host} else ()
     proof = (*found.evidence[:3], port.ref, *(p.ref for p in others[:1]))
     return [replace(found, subject=Subject(hosts=named), evidence=proof)]
+
+
+def _by_the_other_network(case: Case) -> list[Finding]:
+    """A store that can't be reached at one address of its host, and another is in a network of the host that tried."""
+    for sign in statements.of_kind(case, StoreError, where=lambda e: e.what in ("connect_timeout", "connect_failed")):
+        server = sign.event.server if isinstance(sign.event, StoreError) else ""
+        owner = next((p for p in case.hardware.ports if server in p.addresses and p.host), None)
+        if owner is None or sign.host is None or short_name(owner.host or "") == short_name(sign.host):
+            continue
+        theirs, mine = _networks(case, owner.host or ""), _networks(case, sign.host)
+        shared = [port for network, port in theirs.items() if network in mine]
+        near = {_network(network) for network in mine}  # the length of the prefix is not known: two numbers may do
+        if _network(_network(server)) in near or not shared:
+            continue
+        better = shared[0]
+        message = (
+            f"{server} is the address of {owner.device} of {owner.host}, which {sign.host} does not reach; "
+            f"{better.device} ({better.addresses[0]}) is in a network of both."
+        )
+        claim = _CLAIM if known_messages.stands_still(case) else _FAILED
+        found = building.found(case, claim, [sign], message, Grade.PROVES)
+        proof = (*found.evidence[:3], owner.ref, better.ref)
+        return [replace(found, subject=Subject(hosts=(owner.host or "",)), evidence=proof)]
+    return []
+
+
+def _networks(case: Case, host: str) -> dict[str, PortState]:
+    """The interfaces of a host that lead to others, by the first three numbers of their address."""
+    ports = [p for p in case.hardware.ports if p.host and short_name(p.host) == short_name(host)]
+    told = ((address, p) for p in ports if not _leads_nowhere(p.device) for address in p.addresses)
+    return {_network(address): port for address, port in told if not address.startswith("127.")}
+
+
+def _network(address: str) -> str:
+    return address.rpartition(".")[0]
 
 
 def _leads_nowhere(device: str) -> bool:

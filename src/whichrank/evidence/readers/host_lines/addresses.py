@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from whichrank.evidence.text.host_marks import host_above
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.model.contracts import Item
@@ -22,6 +24,8 @@ _LISTED = re.compile(
 """`eth0  UP  10.0.0.7/24`, `2: eth0    inet 10.0.0.7/24`."""
 _OF_HOST = re.compile(r"([A-Za-z][\w.-]{1,62}): (?=\S)")
 """How pdsh, clush and people begin the lines of each host."""
+_SPOKEN_OF = re.compile(rf"(?<![\w.-])(?=\S{{0,62}}[\d-])([A-Za-z][\w.-]{{1,62}}) ?\(({_ADDRESS})[),; ]")
+"""`# in the container, node7 (10.0.0.7)`: whose interfaces follow, if one of them has that address."""
 _NAME = r"[A-Za-z][\w.-]{1,252}"
 _NAMED = re.compile(rf"\s{{0,8}}({_ADDRESS})[ \t]{{1,40}}({_NAME}(?:[ \t]{{1,8}}{_NAME}){{0,5}})\s{{0,8}}$")
 """`10.0.0.7   node7.lan node7`."""
@@ -48,10 +52,14 @@ def read(item: Item) -> list[PortState | HostName]:
     names = _of_names(item.head(), item.label.rpartition("/")[2])
     host = host_of_path(item.label)
     found: list[PortState | HostName] = []
+    spoken_of: tuple[str, str, int] | None = None
+    """The host of which a line spoke last, its address, and what was found before."""
     for number, whole in enumerate(text.split("\n"), 1):
         line = whole[:_LONGEST]
         above = host_above(line)
         host = above or host
+        if said := _SPOKEN_OF.search(line):
+            spoken_of = (said[1], said[2], len(found))
         if len(found) >= _MOST:
             break
         before = _OF_HOST.match(line)
@@ -61,7 +69,20 @@ def read(item: Item) -> list[PortState | HostName]:
                 ref, place = Ref(item.label, f"line {number}", match[0].strip(), None, of), f"{item.label}:{number}"
                 addresses = (match["address"],)
                 found.append(PortState(ref, match["device"], host=of, snapshot=place, addresses=addresses, line=number))
+                if spoken_of is not None and spoken_of[1] in addresses:
+                    of = host = _now_of(found, spoken_of, ref)
         if names and (row := _NAMED.match(line)):
             ref = Ref(item.label, f"line {number}", line.strip()[:300])
             found.append(HostName(ref, row[1], tuple(row[2].split())))
     return found
+
+
+def _now_of(found: list[PortState | HostName], spoken_of: tuple[str, str, int], ref: Ref) -> str:
+    """The interfaces since a line spoke of a host are that host's: one of them has its address."""
+    host, address, begin = spoken_of
+    for at in range(begin, len(found)):
+        port = found[at]
+        if isinstance(port, PortState):
+            found[at] = replace(port, host=host, ref=replace(port.ref, host=host))
+    found.append(HostName(ref, address, (host,)))
+    return host
