@@ -19,6 +19,8 @@ class OwnLine(Struct, frozen=True):
     """The host printed it, not the rank itself."""
     missing: bool = False
     """It is what nearly all other ranks printed, and this one did not."""
+    behind: bool = False
+    """It counts to an end that all other ranks have reached, and this one has not."""
 
 
 class PostedFault(Struct, frozen=True):

@@ -15,6 +15,7 @@ from whichrank.model.evidence import Ref, Source
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Dump, GroupMembers
 from whichrank.records.events.base import Event
+from whichrank.records.events.launchers import ElasticFailure
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.processes import Traceback
 from whichrank.records.hardware import KernelEvent
@@ -28,8 +29,9 @@ from whichrank.timeline.clocks.hosts import on_one_clock
 from whichrank.timeline.clocks.log_times import with_year, years_apart
 from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.hardware import gather, read_by_others
-from whichrank.timeline.identity.addresses import names_of_addresses, with_domains
+from whichrank.timeline.identity.addresses import hosts_on_loopback, names_of_addresses, with_domains
 from whichrank.timeline.identity.groups import with_members
+from whichrank.timeline.identity.places import with_ranks_of_places
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.who import (
     People,
@@ -56,9 +58,9 @@ def build_case(records: Iterable[Any]) -> Case:
     """Choose the run, line up what belongs to it, and say what was left out."""
     told = without_own_reports(records)
     host_names = names_of_addresses(of_kind(told, "host.HostName"), _processes_in(told))
-    domains = with_domains(host for hosts in _hosts_in(told).values() for host in hosts)
+    domains = with_domains(_hosts_in(told))
     placed, headed = _with_hosts(_called(told, host_names | domains))
-    pile = _in_the_stated_year(placed)
+    pile = with_ranks_of_places(_in_the_stated_year(placed))
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = of_kind(pile, "nccl.NcclLog")
     nccl = _processes_in(pile)
@@ -101,6 +103,7 @@ def build_case(records: Iterable[Any]) -> Case:
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
         host_names=host_names,
+        looped_hosts=hosts_on_loopback(of_kind(told, "host.HostName")),
         headed_hosts=headed,
         host_clocks=clocks,
         guards=of_kind(pile, "guard.GuardFile"),
@@ -113,10 +116,16 @@ def _processes_in(pile: Iterable[Any]) -> list[NcclProcess]:
     return [process for log in of_kind(pile, "nccl.NcclLog") for process in log.processes]
 
 
-def _hosts_in(pile: Sequence[Any]) -> dict[str, set[str]]:
-    """The hosts that the lines of each text say they are of."""
-    told = [(_source(r), r.host) for r in pile if isinstance(r, _Told | Placement) and r.host]
-    told += [(process.source, process.host) for process in _processes_in(pile) if process.host]
+def _hosts_in(pile: Sequence[Any]) -> set[str]:
+    """The hosts that records name."""
+    named = {r.host for r in pile if isinstance(r, _Told | Placement) and r.host}
+    return named | {process.host for process in _processes_in(pile) if process.host}
+
+
+def _speaking_in(pile: Sequence[Any]) -> dict[str, set[str]]:
+    """By text, the hosts that say of themselves that they wrote it: NCCL's lines, the kernel's, the agent's table."""
+    told = [(process.source, process.host) for process in _processes_in(pile) if process.host]
+    told += [(_source(r), r.host) for r in pile if isinstance(r, KernelEvent | ElasticFailure) and r.host]
     found: dict[str, set[str]] = {}
     for source, host in told:
         found.setdefault(source, set()).add(host)
@@ -136,14 +145,13 @@ def _with_hosts(records: Sequence[Any]) -> tuple[list[Any], frozenset[str]]:
     told = [r for r in records if isinstance(r, _Told)]
     if not told:
         return list(records), frozenset()
-    spoken = _hosts_in(records)
-    named = set().union(*spoken.values())
+    named = _hosts_in(records)
     pile, headed = _below_headings(records, named)
     named |= headed
     from whichrank.timeline.identity.file_hosts import hosts_of_files
 
     sources = {_source(r) for r in told} | {r.source for r in records if isinstance(r, Progress)}
-    hosts = hosts_of_files(sources, named - {"localhost"}, spoken)
+    hosts = hosts_of_files(sources, named - {"localhost"}, _speaking_in(records))
     if not hosts:
         return pile, headed
     return [

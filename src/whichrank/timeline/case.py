@@ -107,6 +107,8 @@ class Case(Struct, dict=True):
     has_dumps: bool = False
     host_names: dict[str, str] = field(default_factory=dict)
     """By address, where a table tells it."""
+    looped_hosts: frozenset[str] = frozenset()
+    """Those whose own name leads to loopback, by their tables of names."""
     headed_hosts: frozenset[str] = frozenset()
     """Those under whose names a text has sections."""
     host_clocks: dict[str, HostClock] = field(default_factory=dict)

@@ -40,6 +40,37 @@ def test_what_does_not_agree_is_not_learned(lines):
     assert learn(lines.encode()) is None
 
 
+def test_names_in_brackets_before_half_of_the_lines_are_hosts_where_others_speak_of_them():
+    lines = "[kt-1] a\n[kt-2] b\n [kt-2] c\n[kt-1] d\n"
+    said = "srun: error: kt-1: task 0: Exited\nsrun: error: kt-2: task 1: Exited\n"
+    shape = learn((lines + said).encode())
+    assert shape is not None
+    assert [match["host"] for line in lines.splitlines() if (match := shape.match(line))] == [
+        "kt-1",
+        "kt-2",
+        "kt-2",
+        "kt-1",
+    ]
+    assert learn((lines + "srun: error: kt-1: task 0: Exited\nend of it\n").encode()) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "pid", "place", "text"),
+    [
+        ("(Worker_TP9 pid=709) ERROR 03-10 23:02:37 [v1/executor.py:711] lost", 709, "TP9", "lost"),
+        ("(Worker_PP0_TP1_EP1 pid=12) INFO 03-10 23:02:37 worker.py:84] up", 12, "PP0_TP1", "up"),
+        ("(VllmWorker TP2 pid=4411) INFO 03-10 23:02:37 [worker.py:84] up", 4411, "TP2", "up"),
+        ("[2026-01-05 10:00:00 TP3] Load weight end", None, "TP3", "Load weight end"),
+        ("[2026-01-05 10:00:00 DP1 TP3 EP3] Load weight end", None, "DP1_TP3", "Load weight end"),
+        ("[2026-01-05 10:00:00] TP3 is up", None, "", "TP3 is up"),
+    ],
+)
+def test_processes_of_servers(line, pid, place, text):
+    voice = listen(line.encode(), Clock(2_000_000_000_000_000_000))
+    assert (voice.pid, voice.place, voice.text) == (pid, place, text)
+    assert voice.time_ns
+
+
 @pytest.mark.parametrize(
     ("line", "rank", "text"),
     [

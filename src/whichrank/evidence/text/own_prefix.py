@@ -3,7 +3,8 @@
 Collectors and scripts put all kinds of things before a line: `[9] `, `[c8:11] `, `5|train|`, `(3) `. Such a number is
 the rank if lines with it say so themselves (`[9] rank 9 ready`, `[c8:11] [rank11]: …`): at least two ranks agree, and
 nobody disagrees. A number behind an `r` or `rank` is the rank by itself, if no rank is on two hosts. Where no number is
-the rank, a name that begins nearly every line and differs in its number or last letter only is the host.
+the rank, a name that begins nearly every line and differs in its number or last letter only is the host; half of
+the lines are enough where it stands in brackets and other lines speak of every such name.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _SOON = 80
 _HOSTS = tuple(
     re.compile(shape)
     for shape in (
-        r"\[(?P<host>[A-Za-z][A-Za-z_.-]{0,40}\d[\w.-]{0,40})\]:? ",
+        r" ?\[(?P<host>[A-Za-z][A-Za-z_.-]{0,40}\d[\w.-]{0,40})\]:? ",
         r"(?P<host>[A-Za-z][A-Za-z_.-]{0,40}\d[\w.-]{0,40})(?:: | ?\| )",
         r"(?P<host>[A-Za-z][\w.]{0,40}-[\w.-]{0,40}[A-Za-z\d])(?: |: | ?\| )",
         r"[\w.-]{1,80}@(?P<host>[A-Za-z][\w.-]{0,60})\s{1,40}\| ",
@@ -64,11 +65,11 @@ _STAMP = re.compile(
 )
 _STAMPED = frozenset("[(0123456789")
 """A date and a time of day may stand before the prefix."""
-_MOSTLY, _PARTLY = 0.9, 0.1
+_MOSTLY, _HALF, _PARTLY = 0.9, 0.5, 0.1
 _SAYS = re.compile(r"\[rank(\d{1,5})\]|\brank[ :=](\d{1,5})(?=:|/\d| of | on | ready| up\b| init)", re.IGNORECASE)
 _ANY_RANK = re.compile(rb"rank[ :=]?(\d{1,5})")
 """In lower case: every rank that a line may say, and some numbers besides."""
-_AGREED = 2
+_AGREED, _FEW = 2, 64
 _LINES = 4000
 _LONGEST = 600
 
@@ -103,15 +104,27 @@ def _unstamped(line: str) -> str:
 
 def _names_hosts(shape: re.Pattern[str], said: Sequence[str]) -> bool:
     """Whether nearly every line begins with one of several names that differ in their numbers only."""
-    names, others = [], (1 - _MOSTLY) * len(said) + 1
+    names: set[str] = set()
+    others: list[str] = []
+    least = _HALF if shape is _HOSTS[0] else _MOSTLY
+    most = (1 - least) * len(said) + 1
     for line in said:
         if match := shape.match(line):
-            names.append(match["host"])
-        elif (others := others - 1) < 0:
-            return False
-    stems = {_STEM.sub("", name) for name in set(names)}
-    several = len(set(names)) >= _AGREED and len(stems) == 1
-    return several and len(names) >= _MOSTLY * len(said) and not any(NO_HOST.match(name) for name in set(names))
+            names.add(match["host"])
+        else:
+            others.append(line)
+            if len(others) > most:
+                return False
+    stems = {_STEM.sub("", name) for name in names}
+    if len(names) < _AGREED or len(stems) != 1 or any(NO_HOST.match(name) for name in names):
+        return False
+    nearly = len(others) <= (1 - _MOSTLY) * len(said)
+    return nearly or (len(names) <= _FEW and all(any(_within(name, line) for line in others) for name in names))
+
+
+def _within(name: str, line: str) -> bool:
+    at = line.find(name)
+    return at >= 0 and not (line[at - 1 : at].isalnum() or line[at + len(name) : at + len(name) + 1].isalnum())
 
 
 def _one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float) -> bool:

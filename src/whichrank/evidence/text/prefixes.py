@@ -10,12 +10,12 @@ from functools import lru_cache
 from msgspec import Struct
 
 from whichrank.evidence.text.own_prefix import hosts_named, learn
+from whichrank.evidence.text.server_prefix import LEVELED, PLACED, place_in
 from whichrank.model.contracts import Item
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
 
-# torch's own `[rank3]:` is global; torchrun's tee prefix `[default3]:` has the local rank, and with
-# a template the global one after a bar: `[default3|11]:`.
+# torch's `[rank3]:` is global; torchrun's tee prefix `[default3]:` is local, `[default3|11]:` also has the global one.
 _RANK = re.compile(r"\[(?:rank|RANK|Rank|global_rank)[ =:]?(\d{1,7})\](:? ?)")
 # A script's own tag: `rank 3: `, `rank3 | `, `rank 0/4 | `, `r3 INFO `, `[node0 rank0] `; `[3] ` only behind a time.
 # torch's own words have a capital: `Rank 0: Completed store-based barrier`.
@@ -51,7 +51,8 @@ _LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,8}}(?:[-|] )?(?=\[?rank[ _=]
 _TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
 _MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:out|err|diag)>:? ?")
 _RAY = re.compile(
-    r"\((?:[\w.:<>-]{0,60},? ?)(?:rank=(\d{1,6}), )?pid=(\d{1,10})(?:, ip=([\w.:-]{1,60}))?(?:, rank=(\d{1,6}))?\) ?"
+    r"\((?:[\w.:<>-]{0,60},? ?)(?:rank=(\d{1,6}),? |TP\d{1,5} )?pid=(\d{1,10})(?:, ip=([\w.:-]{1,60}))?"
+    r"(?:, rank=(\d{1,6}))?\) ?"
 )
 _HOST_AND_RANK = re.compile(r"\[([A-Za-z][\w.-]{0,60}\d)\]\[(?:[rR]ank ?)?(\d{1,6})\]:? ")
 _POD = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?")
@@ -87,10 +88,9 @@ _CUT_JSON = re.compile(r'\{"(?:log|message|msg|text)" ?: ?"(.{20,}?)(?:(?<!\\)",
 _WORDS = ("log", "message", "msg", "text", "line", "textPayload", "MESSAGE", "body")
 _HOSTS = ("host", "hostname", "node", "pod", "pod_name", "_HOSTNAME")
 _TIMES = ("time", "ts", "timestamp", "@timestamp")
-_SENTENCE = 24
-_EDGE = 1 << 16
+_SENTENCE, _EDGE = 24, 1 << 16
 _HEARD = 64
-"""Lines that are remembered: those of a small file, and those that follow each other in a large one."""
+"""Lines remembered: those of a small file, and those that follow each other in a large one."""
 # Exports of log stores: time, pod, stream, "words"; and the time of day alone.
 _FIELDS = re.compile(r"(?:[,;\t][\w.:/@-]{0,80}){1,6}[,;\t]\"?(?=[\w\[/])")
 _FIELD_HOST = re.compile(r"[,;\t]((?!std(?:out|err)\b)[A-Za-z][\w.-]{0,80}\d)(?=[,;\t])")
@@ -110,6 +110,8 @@ class Voice(Struct):
     """Number by `srun --label`: a rank where there is one task per rank, a node where torchrun runs below."""
     pid: int | None = None
     host: str | None = None
+    place: str = ""
+    """Among the processes of a server, by the groups that they form: `TP9`, `PP0_TP1`."""
     by_torch: bool = False
     """A line of torch's C++ or Python logging (not of an exception, not of the script)."""
 
@@ -246,7 +248,7 @@ def _peel_who(voice: Voice) -> bool:
     elif first == "(":
         match = _RAY.match(text)
         if match:
-            voice.pid, voice.host = int(match[2]), match[3] or voice.host
+            voice.pid, voice.host, voice.place = int(match[2]), match[3] or voice.host, place_in(match[0])
             named = match[1] or match[4]
             voice.rank = int(named) if named else voice.rank
     elif first == "|" or (first == " " and "|" in text[:26]):
@@ -259,7 +261,7 @@ def _peel_who(voice: Voice) -> bool:
         voice.rank = int(match[2])
     if match is None:
         return False
-    if match.re is not _RANK and match.re is not _BUILD:
+    if match.re is not _RANK and match.re is not _BUILD and match.re is not PLACED:
         voice.speaker += match[0].strip()[:200]
     voice.text = text[match.end() :]
     return True
@@ -288,6 +290,9 @@ def _peel_head(voice: Voice) -> bool:
 def _tag(voice: Voice, text: str) -> re.Match[str] | None:
     """The rank or the host that a script or its logger puts before the words."""
     first = text[0]
+    if voice.time_ns is not None and first in "DPTEC" and (match := PLACED.match(text)):
+        voice.place = place_in(match[1])
+        return match
     if voice.rank is None and first in "rR" and (match := _TAGGED.match(text)):
         voice.rank = int(match[1] or match[2])
         return match
@@ -350,7 +355,7 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
         clocked = (match[3], match[4], match[5])
         stamp = clock.at((0, int(match[1]), int(match[2])), clocked, match[6] or "", "")
         rest = text[match.end() :]
-    elif text[0] not in "[IWEFVADJMNOS":
+    elif text[0] not in "[IWEFVADJMNOSC":
         return False
     elif match := _GLOG.match(text):
         stamp = clock.at((0, int(match[2]), int(match[3])), (match[4], match[5], match[6]), match[7], "")
@@ -364,6 +369,9 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
         hour, minute, second = match[1][7:].split(":")
         stamp = clock.at((0, month, day_of_month), (hour, minute, second), "", "")
         voice.host, voice.pid, rest = match[2], int(match[3]), text[match.end() :]
+    elif text[0] in "DIWEC" and (match := LEVELED.match(text)):
+        stamp = clock.at((0, int(match[1]), int(match[2])), (match[3], match[4], match[5]), match[6] or "", "")
+        rest = text[match.end() :]
     else:
         return False
     voice.time_ns = stamp if stamp is not None else voice.time_ns

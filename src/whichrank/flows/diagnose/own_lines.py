@@ -19,6 +19,7 @@ from whichrank.records.second_looks import OwnLine
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.reported_mismatches import mismatches
 from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.job_state.known_messages import has_run
 
 _LATE = ("rank-stuck-in-user-code", "collective-order")
 """Besides the generic causes: they say that a rank went another way, not why."""
@@ -38,7 +39,7 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
     """What only the late ranks or their hosts printed and what tells what they were in, the last first."""
     if not (causes()[verdict.cause].role == "generic" or verdict.cause in _LATE):
         return []
-    spoken = SpokenLines(items, case.world)
+    spoken = SpokenLines(items, case.people, case.world)
     named = verdict.culprits.ranks or verdict.culprits.candidates
     suspects = set(named) or _elsewhere(case) or _not_timed_out(case, spoken)
     behind = _behind(spoken, suspects)
@@ -48,6 +49,7 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
     if behind is not None and not found:
         missing = activity_in(behind[1].text) or verdict.cause
         found = [replace(_quoted(case, rank, behind[1], missing), missing=True) for rank in behind[0]]
+    found = found or [line for rank in sorted(suspects) if (line := _still_at_it(rank, case, spoken)) is not None]
     alone = len({line.rank for line in found}) == 1
     return found if named or behind is not None or alone else []
 
@@ -75,6 +77,19 @@ def _behind(spoken: SpokenLines, suspects: Collection[int]) -> tuple[tuple[int, 
         missing = tuple(sorted(rank for rank in suspects if rank in ranks and rank not in said))
         if missing and len(said) >= max(3, _NEARLY_ALL * len(ranks)) and set(missing) == ranks - said:
             return missing, line
+    return None
+
+
+def _still_at_it(rank: int, case: Case, spoken: SpokenLines) -> OwnLine | None:
+    """The last line in which a rank counts what all others have counted to the end, and it has not."""
+    for by_rank in spoken.counted.values():
+        if rank not in by_rank or by_rank.keys() != spoken.ranks or len(by_rank) < 2:
+            continue
+        line, done, all_of_it = by_rank[rank]
+        others = [(at, end) for other, (_, at, end) in by_rank.items() if other != rank]
+        if done < all_of_it and all((at, end) == (all_of_it, all_of_it) for at, end in others):
+            cause = "rank-stuck-in-user-code" if has_run(case) else "rank-stuck-in-preprocessing"
+            return replace(_quoted(case, rank, line, cause), behind=True)
     return None
 
 

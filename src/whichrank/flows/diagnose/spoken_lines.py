@@ -12,7 +12,7 @@ from whichrank.evidence.text.prefixes import clock_of, listen
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item
-from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.identity.who import People, short_name
 
 _LARGEST = 4 << 20
 """Of a longer file the end is read."""
@@ -22,6 +22,8 @@ _BEGINNING = 32
 """Of a line, without its numbers: lines that begin alike tell of the same thing."""
 _TOO_LATE = (b"Watchdog caught collective", b"Received a dump signal", b"Timed out waiting", b"terminate called after")
 """What ranks print when the others have waited long enough: what comes after it is a consequence."""
+COUNT = re.compile(r"(?<![\w./:-])(\d{1,9}) ?/ ?(\d{1,9})(?![\w./:])")
+"""How far somebody is: `12/40`."""
 MENTION = re.compile(r"(?i)(?<![\w-])rank[ _-]?(\d{1,6})(?!\d)")
 
 _FRAME = re.compile(r'\s{0,40}File "|\s{0,8}at |#\d{1,3} |\s{0,40}\S{1,200} \([^()]{1,300}:\d{1,9}\)')
@@ -57,7 +59,8 @@ class Line(NamedTuple):
 class SpokenLines:
     """All lines before the first timeout of their file."""
 
-    def __init__(self, items: Iterable[Item], world: int) -> None:
+    def __init__(self, items: Iterable[Item], people: People, world: int) -> None:
+        self._people = people
         self.lines: list[Line] = []
         self.mentions: list[Line] = []
         """Lines of logs in which no rank speaks, about a rank."""
@@ -70,11 +73,16 @@ class SpokenLines:
         """By shape."""
         self.told: dict[str, dict[object, tuple[str, ...]]] = {}
         """By beginning and rank: the numbers in it; none where the rank said it more than once."""
+        self.counted: dict[str, dict[object, tuple[Line, int, int]]] = {}
+        """By beginning and rank: the last line in which it counts, how far it is, and how far it has to go."""
         for line in self.lines:
             self.speakers.setdefault(line.shape, set()).add(line.speaker)
             if line.speaker.kind == "rank":
                 by_rank = self.told.setdefault(line.beginning, {})
                 by_rank[line.speaker.name] = () if line.speaker.name in by_rank else line.numbers
+                if "/" in line.text and (count := COUNT.search(line.text)):
+                    done = (line, int(count[1]), int(count[2]))
+                    self.counted.setdefault(line.beginning, {})[line.speaker.name] = done
 
     @property
     def ranks(self) -> set[object]:
@@ -103,7 +111,8 @@ class SpokenLines:
             voice = listen(line, clock)
             if _FRAME.match(voice.text):
                 continue
-            rank = voice.rank if voice.rank is not None else hint.rank
+            rank = voice.rank if voice.rank is not None else self._people.rank_of(voice.pid, voice.host)
+            rank = rank if rank is not None else hint.rank
             places = _places(voice.host, voice.task)
             if rank is not None:
                 self.places.setdefault(rank, set()).update(places)

@@ -36,6 +36,8 @@ class Event(Struct, kw_only=True, omit_defaults=True):
     local_rank: int | None = None
     pid: int | None = None
     host: str | None = None
+    place: str = ""
+    """Among the processes of a server, by the groups that they form: `TP9`, `PP0_TP1`."""
     frames: tuple[Frame, ...] = ()
 
     @property

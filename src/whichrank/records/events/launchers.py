@@ -58,6 +58,12 @@ class ProcessExit(Reasoned, kw_only=True):
     how: str = ""
 
 
+class ActorDied(Event, kw_only=True):
+    """Ray describes an actor that died: its pid and host are those of the event."""
+
+    name: str = ""
+
+
 class JobEnded(Reasoned, kw_only=True):
     """The scheduler, or somebody else, ended the job."""
 

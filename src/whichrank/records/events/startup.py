@@ -89,6 +89,13 @@ class CommInit(Event, kw_only=True):
     """Of the job, where it is known."""
 
 
+class WorldPlace(Event, kw_only=True):
+    """A process of a server says which rank of the server's world it is."""
+
+    number: int = 0
+    size: int = 0
+
+
 class GroupTeardown(OfGroup, kw_only=True):
     """A process group ends."""
 

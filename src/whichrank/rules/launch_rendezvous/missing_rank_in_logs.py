@@ -10,7 +10,8 @@ A process failed before it came there, a node was not started, or can not reach 
 ## How it decides
 The text of the message, in the form of each version. Lines after which training went on for many steps are
 not counted. Ranks that say that they wait in the start barrier have come: where all but as many as are missing say
-so, the others are named. A barrier that gave up tells more than one that was only waited in.
+so, the others are named. A barrier that gave up tells more than one that was only waited in. Where the agents gave up
+in the rendezvous, a host whose task the launcher saw end before that is the one that never came.
 
 ## Example
 `Timed out after 901 seconds waiting for clients. 7/8 clients joined.`
@@ -21,14 +22,18 @@ The store itself does not know who is missing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
-from whichrank.records.events.startup import StoreError, StorePassed
+from whichrank.records.events.launchers import ProcessExit
+from whichrank.records.events.startup import RendezvousError, StoreError, StorePassed
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "LNCH202"
@@ -55,7 +60,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if counted is None:
         finding = building.tell_of(case, _CLAIM, "Not every rank joined: {what}.", told, sure)
         listed = statements.ranks_of(s.sign for s in known_messages.seen(case, "jax-missing-task"))
-        return [building.about(finding, Subject(ranks=listed)) if listed else finding]
+        if listed:
+            return [building.about(finding, Subject(ranks=listed))]
+        ended = _ended_before(case)
+        return [_of_hosts(finding, ended) if ended else finding]
     joined, expected = counted
     step = f"If fewer ranks were meant, WORLD_SIZE is wrong: it says {expected}, and {joined} joined."
     finding = building.tell_of(
@@ -69,6 +77,23 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     )
     others = tuple(rank for rank in range(expected) if rank not in absent)
     return [replace(finding, subject=Subject(ranks=absent), victims=others, message=message)]
+
+
+def _of_hosts(finding: Finding, ended: Sequence[ProcessExit]) -> Finding:
+    hosts = tuple(dict.fromkeys(event.host for event in ended if event.host))
+    said = ended[0].ref
+    message = f"{', '.join(hosts)} never came to the rendezvous: {said.quote}."
+    return replace(finding, subject=Subject(hosts=hosts), message=message, evidence=(said, *finding.evidence))
+
+
+def _ended_before(case: Case) -> list[ProcessExit]:
+    """Tasks of some hosts that a launcher saw fail in the same output before any agent gave up in the rendezvous."""
+    gave_up = case.events(RendezvousError)
+    first = {e.ref.source: e.line for e in reversed(gave_up)}
+    waited = {short_name(e.host) for e in gave_up if e.host}
+    exits = [e for e in case.events(ProcessExit) if e.host and (e.exitcode or e.signal)]
+    early = [e for e in exits if e.line < first.get(e.ref.source, 0) and short_name(e.host or "") not in waited]
+    return early if {e.host for e in early} < {e.host for e in exits} | waited else []
 
 
 def _counted(case: Case) -> tuple[int, int] | None:

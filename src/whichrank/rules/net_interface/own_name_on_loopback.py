@@ -9,7 +9,8 @@ own name as 127.0.1.1 into `/etc/hosts`, so ranks on other hosts connect to them
 
 ## How it decides
 That address stands in Gloo's own message. 127.0.0.1 may also come of an interface `lo` that was chosen: the rule on the
-wrong interface tells that.
+wrong interface tells that. The host is the one whose `/etc/hosts` gives its own name that address while the tables of
+others give it another; else the one rank that was not refused, where all others were.
 
 ## Example
 `timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]:35011`
@@ -18,12 +19,15 @@ wrong interface tells that.
 Let the host's own name resolve to an address that the other hosts reach, or name the interface.
 
 ## Limits
-The message is that of the rank that could not connect; whose address it was, it does not say.
+The message is that of the rank that could not connect; whose address it was, it does not say. Where every host has such
+a row, all are at fault, and nobody is named.
 """
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from msgspec.structs import replace
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -52,4 +56,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not told or known_messages.seen(case, "torch-filestore"):  # addresses of an earlier run lie in a file
         return []
     says = "A host's own name resolves to loopback, and its ranks announce that address: {what}."
-    return [building.tell_of(case, _CLAIM, says, told, known_messages.grade(told))]
+    found = building.tell_of(case, _CLAIM, says, told, known_messages.grade(told))
+    if case.looped_hosts:
+        return [replace(found, subject=Subject(hosts=tuple(sorted(case.looped_hosts))))]
+    refused = {s.sign.rank for s in told}
+    others = [rank for rank in range(case.world) if rank not in refused]
+    alone = len(others) == 1 and len(refused) > 1 and None not in refused
+    return [replace(found, subject=Subject(ranks=tuple(others))) if alone else found]

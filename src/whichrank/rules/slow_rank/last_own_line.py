@@ -10,8 +10,9 @@ step on its own, or has no more data. It says so in one quiet line; the others t
 
 ## How it decides
 Only where ranks are known or suspected to be late, and nothing else says by what. A rank that never printed what nearly
-all others did is the late one. Lines that differ from those of other ranks in more than numbers are compared with known
-messages and with the words for the parts of a job; the last one counts.
+all others did is the late one, and so is one that counts (`12/40`) to an end that all others have reached. Lines that
+differ from those of other ranks in more than numbers are compared with known messages and with the words for the parts
+of a job; the last one counts.
 
 ## Example
     [rank11]: [__recompiles] Recompiling function forward in model.py:288
@@ -65,4 +66,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _words(line: OwnLine) -> str:
     if line.missing:
         return "did not get as far as the others, which all said"
+    if line.behind:
+        return "is still at what the others have finished"
     return f"is not where the others are, and {'its host' if line.of_host else 'it'} alone said before"

@@ -186,7 +186,7 @@ def _standing(group: str, told: Sequence[OfGroup]) -> Standings | None:
 def silent_in_timeouts(case: Case) -> tuple[tuple[int, ...], tuple[Event, ...], tuple[int, ...]]:
     """Ranks that printed no timeout where most others did: they were not waiting in that collective.
 
-    On Gloo the rank that took another path only sees its peers leave when they time out.
+    On Gloo the rank that took another path only sees its peers leave when they time out. Of two ranks it is the other.
     """
     waited: dict[int, Event] = {}
     for event in case.events(GlooTimeout):
@@ -196,7 +196,8 @@ def silent_in_timeouts(case: Case) -> tuple[tuple[int, ...], tuple[Event, ...], 
         event.rank: event for event in case.events(PeerClosed) if event.rank is not None and event.rank not in waited
     }
     silent = tuple(sorted(rank for rank in range(case.world) if rank not in waited))
-    if len(waited) < 2 or not silent or len(silent) >= len(waited):
+    other_of_two = case.world == 2 and len(waited) == 1 and heard.keys() == set(silent)
+    if not other_of_two and (len(waited) < 2 or not silent or len(silent) >= len(waited)):
         return (), (), ()
     shown = [heard[rank] for rank in silent if rank in heard] + list(waited.values())[:3]
     return silent, tuple(shown), tuple(sorted(waited))

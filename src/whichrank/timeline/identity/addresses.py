@@ -34,6 +34,17 @@ def names_of_addresses(rows: Iterable[HostName], processes: Iterable[NcclProcess
     return {address: next(iter(names)) for address, names in found.items() if len(names) == 1}
 
 
+def hosts_on_loopback(rows: Iterable[HostName]) -> frozenset[str]:
+    """Hosts that a table gives a loopback address while another gives them one of the network; none where all are such:
+    then every host may have written it of itself."""
+    by_name: dict[str, set[bool]] = {}
+    for row in rows:
+        for name in {short_name(name) for name in row.names} - {"localhost"}:
+            by_name.setdefault(name, set()).add(row.address.startswith(_LOOPBACK))
+    looped = {name for name, found in by_name.items() if found == {True, False}}
+    return frozenset(looped) if looped < {name for name, found in by_name.items() if False in found} else frozenset()
+
+
 def with_domains(hosts: Iterable[str]) -> dict[str, str]:
     """The short name of hosts that are also named with their domain, by that; of two domains none."""
     named = set(hosts)

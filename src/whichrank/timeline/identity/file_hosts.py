@@ -64,7 +64,9 @@ def hosts_of_files(
 
 def _by_lines(guessed: Mapping[str, str], spoken: Mapping[str, Collection[str]]) -> dict[str, str]:
     """What its lines call the host of a file that is named after a host: one name, and that of no other such file."""
-    told = {label: next(iter(hosts)) for label in guessed if len(hosts := set(spoken.get(label, ())) - {"localhost"}) == 1}
+    told = {
+        label: next(iter(hosts)) for label in guessed if len(hosts := set(spoken.get(label, ())) - {"localhost"}) == 1
+    }
     names = Counter(host for _, host in {(guessed[label], host) for label, host in told.items()})
     return {label: host for label, host in told.items() if names[host] == 1}
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, ProcessExit
-from whichrank.records.events.startup import CommInit, GroupInit, NotJoined
+from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, WorldPlace
 from whichrank.records.placement import Placement
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.identity.runs import LARGEST_WORLD
@@ -34,7 +34,7 @@ _PLACE = re.compile(r"(?:^|[\s:])[A-Za-z]{1,20}_TP(\d{1,4})$")
 """`sglang::scheduler_TP0`, `VLLM::Worker_TP1`."""
 _PART = late(r"[a-z0-9]+")
 _MOST_PARTS, _LONGEST_LABEL = 8, 512
-_TELL_SIZE = (GroupInit, CommInit, NotJoined)
+_TELL_SIZE = (GroupInit, CommInit, NotJoined, WorldPlace)
 
 
 class Process(Struct, frozen=True):
@@ -171,7 +171,8 @@ def _by_launcher_and_nccl(
     for event in events:
         if event.rank is not None and isinstance(event, ElasticFailure | ProcessExit):
             people.note(event.rank, pid=event.pid, host=event.host, local_rank=event.local_rank)
-    _by_tasks(people, [event for event in events if isinstance(event, ProcessExit)])
+    spoken = max((e.rank for e in events if e.rank is not None), default=0)
+    _by_tasks(people, [event for event in events if isinstance(event, ProcessExit)], spoken)
     for process in nccl:
         for init in process.inits:
             if init.nranks == people.world and process.pid is not None:
@@ -198,10 +199,14 @@ def _stated(nccl: Sequence[NcclProcess]) -> dict[int, NcclProcess]:
     return found if len(found) > 1 else {}
 
 
-def _by_tasks(people: People, exits: Sequence[ProcessExit]) -> None:
-    """Without torchrun below them the tasks of Slurm are the ranks."""
+def _by_tasks(people: People, exits: Sequence[ProcessExit], spoken: int) -> None:
+    """Without torchrun below them the tasks of Slurm are the ranks; `spoken` is the last rank that is heard."""
     if any(event.by == "elastic" for event in exits):
         return
+    placed = {(event.host, task) for event in exits if event.host for task in event.tasks}
+    hosts, tasks = {host for host, _ in placed}, {task for _, task in placed}
+    if len(hosts) == len(placed) > 1 and tasks == set(range(len(hosts))) and spoken >= len(hosts):
+        return  # one task on each host, and more ranks than tasks
     for event in exits:
         for task in event.tasks if event.host else ():
             people.note(task, host=event.host)

@@ -7,6 +7,7 @@ timed out in a collective while nobody had died hung, whatever the message would
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 _OF_A_MACHINE = ("pcie-p2p",)
 """What is between two GPUs is in one machine."""
 _ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
-_PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3})(?![\d.])")
+_PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[A-Za-z][\w.-]{1,253}(?=<\d))")
 _REMOTE = "remote process exited"
 _NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 _RAISED = "rank-exception"
@@ -101,19 +102,33 @@ def _alone_in_saying(case: Case, finding: Finding) -> bool:
 
 
 def _named_by_all(case: Case, finding: Finding) -> Finding:
-    """The host that all others name as their peer in NCCL's warnings, and that names nobody itself."""
-    if finding.category not in ("hang", "crash") or finding.subject != Subject(code=finding.subject.code):
+    """The host at which all connections end that failed, where the finding names nobody, or ranks of no known host."""
+    subject = finding.subject
+    known = subject.hosts or subject.candidates or subject.gpus or subject.links
+    if finding.category not in ("hang", "crash") or known or any(map(case.people.host_of, subject.ranks)):
         return finding
+    host = _common_end(case)
+    return replace(finding, subject=replace(subject, hosts=(host,))) if host else finding
+
+
+def _common_end(case: Case) -> str | None:
+    """The host that all others name as their peer in NCCL's warnings, and nobody else; it may name others itself. Where
+    nothing says whose that address is, it is of the one host that names others and not this."""
     owners = {p.bootstrap_address: short_name(p.host) for p in case.nccl if p.bootstrap_address and p.host}
+    owners = case.host_names | owners
     named: dict[str, set[str]] = {}
     for process in case.nccl:
-        peers = {owners[peer] for w in process.warnings for peer in _PEER.findall(w.text) if peer in owners}
+        peers = {owners.get(peer, short_name(peer)) for w in process.warnings for peer in _PEER.findall(w.text)}
         if process.host and peers:
             named.setdefault(short_name(process.host), set()).update(peers)
-    accused = set().union(*named.values())
-    if len(named) < 2 or len(accused) != 1 or accused & named.keys():
-        return finding
-    return replace(finding, subject=replace(finding.subject, hosts=tuple(accused)))
+    alone = Counter(peer for peers in named.values() if len(peers) == 1 for peer in peers)
+    end, times = max(alone.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+    rest = [host for host, peers in named.items() if peers != {end} and host != end]
+    if times < 2 or len(rest) > 1:
+        return None
+    if not _ADDRESS.fullmatch(end):
+        return end if not rest else None
+    return rest[0] if rest and end not in named[rest[0]] else None
 
 
 def hosts_spoken_of(case: Case) -> set[str]:

@@ -13,7 +13,7 @@ from whichrank.model.findings import Severity
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport
 from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
-from whichrank.records.events.launchers import ElasticFailure, HostOutOfMemory, ProcessExit
+from whichrank.records.events.launchers import ActorDied, ElasticFailure, HostOutOfMemory, ProcessExit
 from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, NativeCrash, Traceback
 from whichrank.records.events.startup import StoreError
 from whichrank.records.events.watchdog import WatchdogStuck, WatchdogTerminated, WatchdogTimeout
@@ -29,7 +29,7 @@ _TOGETHER_NS = 10 * 10**9
 _FAILURES: tuple[type[Event], ...] = (
     WatchdogTimeout, WatchdogTerminated, WatchdogStuck, NcclError, CudaError, NativeCrash, PeerClosed, GlooTimeout,
     ElasticFailure, MonitoredBarrierFailed, DesyncReport, Traceback, StoreError, DataloaderWorkerDied, HostOutOfMemory,
-    StallReport,
+    StallReport, ActorDied,
 )  # fmt: skip
 _PROGRAM_FAILED: tuple[type[Event], ...] = (
     CudaError, NativeCrash, ProcessExit, ElasticFailure, Traceback, NcclError,

@@ -17,7 +17,14 @@ from whichrank.model.findings import Category
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import MonitoredBarrierFailed
 from whichrank.records.events.communication import GlooTimeout, NcclError
-from whichrank.records.events.launchers import ElasticFailure, HostOutOfMemory, JobEnded, NodeSilent, ProcessExit
+from whichrank.records.events.launchers import (
+    ActorDied,
+    ElasticFailure,
+    HostOutOfMemory,
+    JobEnded,
+    NodeSilent,
+    ProcessExit,
+)
 from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, NativeCrash, Traceback
 from whichrank.records.events.run_state import AtWork, RunFinished
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
 _FATAL: tuple[type[Event], ...] = (
     Traceback, WatchdogTimeout, WatchdogTerminated, NativeCrash, ElasticFailure, ProcessExit,
     MonitoredBarrierFailed, GlooTimeout, JobEnded, CudaError, NcclError, HostOutOfMemory,
-    DataloaderWorkerDied, NodeSilent,
+    DataloaderWorkerDied, NodeSilent, ActorDied,
 )  # fmt: skip
 _TERMINATED = (15, 143)
 _COUNTED_ON = 3

@@ -10,6 +10,7 @@ from whichrank.evidence.readers.torch_output.watchdog import of_work
 from whichrank.records.dump import Frame
 from whichrank.records.events.collectives import CollectiveStack
 from whichrank.records.events.communication import NcclError
+from whichrank.records.events.launchers import ActorDied
 
 _WORDS = r"(.{1,200}?)(?: \(run with NCCL_DEBUG\S{0,20} for details\))?(?:, NCCL version ([\d.]{1,20})|$)"
 _SYNCHRONOUS = re.compile(r"NCCL error in: \S{1,500}, " + _WORDS)
@@ -19,6 +20,8 @@ _STACK = re.compile(r"^#(\d{1,4}) (.{1,500}?) from (.{1,1000}):(\d{1,9})\s*$")
 _STRANGER = re.compile(
     r"^(?:Exception raised from|frame #|Traceback |terminate called|  what\(\)|={5}|-{5}|[IWEF]\d{3,4} |\s*$)"
 )
+_OF_ACTOR = re.compile(r"\s{1,8}(pid|name|ip|\w{1,20}): ([\w.:<>-]{1,120})\s{0,8}$")
+ACTOR = "actor_id: "
 _COLLECTIVE_STACK = "Stack trace of the failed collective"
 
 
@@ -82,3 +85,23 @@ def collective_stack_begins(line: int, text: str) -> StackLines | CollectiveStac
     if "not found" in text:
         return CollectiveStack(missing=True)
     return StackLines(line)
+
+
+class ActorLines(Struct):
+    """What Ray says of an actor that died, one value on each line."""
+
+    line: int
+    values: dict[str, str] = field(default_factory=dict)
+
+    def feed(self, text: str) -> bool:
+        match = _OF_ACTOR.match(text)
+        if match is None or len(self.values) >= 8:
+            return False
+        self.values[match[1]] = match[2]
+        return True
+
+    def event(self) -> ActorDied | None:
+        pid, name = self.values.get("pid", ""), self.values.get("name", "")
+        if not pid.isdecimal() or len(pid) > 10 or not name:
+            return None
+        return ActorDied(name=name, pid=int(pid), host=self.values.get("ip"))

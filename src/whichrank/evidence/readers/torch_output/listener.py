@@ -19,21 +19,22 @@ from whichrank.model.evidence import Ref
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import CollectiveStack
 from whichrank.records.events.communication import PeerClosed
-from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, JobEnded, ProcessExit
+from whichrank.records.events.launchers import ActorDied, ElasticFailure, ElasticSignal, JobEnded, ProcessExit
 from whichrank.records.events.processes import Traceback
 from whichrank.records.stack import ProcessStack
 
 MARKS = (
     b"most recent call", b'File "', b'File \\"', b"NCCL error", b"failed collective", b" FAILED",
     b"Root Cause", b"Failures:", b"Exception in thread", b"Exception ignored", b"Timeout (",
-    b"The above exception", b"During handling of the above", *(words.encode() for words in horovod.WORDS),
+    b"The above exception", b"During handling of the above", continued_lines.ACTOR.encode(),
+    *(words.encode() for words in horovod.WORDS),
 )  # fmt: skip
 """Words that begin a message of several lines."""
 _PATIENCE = 5000
 """Lines that a message may stay open without going on."""
 _MOST_VOICES = 4096
 """Messages open at once: one per rank of a big job; a hostile file could have a million."""
-_AGENTS_OWN = (ElasticFailure, ElasticSignal, ProcessExit, JobEnded)
+_AGENTS_OWN = (ElasticFailure, ElasticSignal, ProcessExit, JobEnded, ActorDied)
 """Kinds that speak of another process than the one whose file it is."""
 
 _MEANT = re.compile(r"\(RANK (\d{1,7})\)\s*$")
@@ -69,6 +70,7 @@ class Hearing:
         self._errors: dict[Key, tuple[continued_lines.ErrorLines, Voice]] = {}
         self._calls: dict[Key, tuple[continued_lines.StackLines, Voice]] = {}
         self._stalls: dict[Key, tuple[horovod.Stall, Voice]] = {}
+        self._actors: dict[Key, tuple[continued_lines.ActorLines, Voice]] = {}
         self._tables: dict[str, Table] = {}
         self._faults: dict[str, faulthandler.Builder] = {}
         self._thread: dict[Key, str] = {}
@@ -170,6 +172,7 @@ class Hearing:
             for open_key in _listening(self._calls, key):
                 if not self._calls[open_key][0].feed(voice.text):
                     self._close_call(open_key)
+        self._feed_actors(number, key, voice)
         self._feed_stalls(key, voice)
         if (stall := horovod.begins(number, voice.text, opened=key in self._stalls)) is not None:
             self._close_stall(key)
@@ -202,6 +205,19 @@ class Hearing:
         opened = self._calls.pop(key, None)
         if opened is not None and opened[0].frames:
             self.emit(opened[0].line, opened[1], CollectiveStack(frames=tuple(opened[0].frames)))
+
+    def _feed_actors(self, number: int, key: Key, voice: Voice) -> None:
+        opened = self._actors.get(key)
+        if opened is not None and not opened[0].feed(voice.text):
+            self._close_actor(key)
+        elif opened is None and voice.text.strip().startswith(continued_lines.ACTOR):
+            self._actors[key] = (continued_lines.ActorLines(number), voice)
+            self._touched = number
+
+    def _close_actor(self, key: Key) -> None:
+        actor, voice = self._actors.pop(key)
+        if (event := actor.event()) is not None:
+            self.emit(actor.line, replace(voice, rank=None), event)
 
     def _feed_stalls(self, key: Key, voice: Voice) -> None:
         if not self._stalls:
@@ -280,7 +296,7 @@ class Hearing:
         event.rank, event.host = rank, event.host or voice.host
         event.local_rank = self._hint.local_rank if local is None else local
         if event.pid is None:
-            event.pid = voice.pid
+            event.pid, event.place = voice.pid, voice.place
         event.ref = Ref(self._source, f"line {number}", voice.text.strip()[:400], rank, event.host)
         event.line, event.time_ns = number, voice.time_ns
         event.after_ns = None if voice.time_ns is not None else self.newest
@@ -289,7 +305,7 @@ class Hearing:
     # -- what stays open
 
     def _expire(self, number: int) -> None:
-        opened = (self._traces, self._errors, self._calls, self._stalls, self._tables, self._faults)
+        opened = (self._traces, self._errors, self._calls, self._stalls, self._actors, self._tables, self._faults)
         crowd = sum(len(messages) for messages in opened)
         if number - self._touched > _PATIENCE or crowd > _MOST_VOICES:
             self.close()
@@ -307,6 +323,8 @@ class Hearing:
             self._close_call(key)
         for key in list(self._stalls):
             self._close_stall(key)
+        for key in list(self._actors):
+            self._close_actor(key)
         for speaker, table in self._tables.items():
             if (row := table.end()) is not None:
                 self._emit_row(Voice("", speaker=speaker), row)

@@ -9,7 +9,7 @@ from whichrank.evidence.readers.torch_output.found import Matcher, number_after,
 from whichrank.records.events.base import Event, OfWork
 from whichrank.records.events.collectives import DesyncReport
 from whichrank.records.events.run_state import TorchEnv
-from whichrank.records.events.startup import CommInit, DeviceGuess, GroupInit, GroupTeardown
+from whichrank.records.events.startup import CommInit, DeviceGuess, GroupInit, GroupTeardown, WorldPlace
 from whichrank.records.events.watchdog import (
     DumpFailed,
     DumpSignal,
@@ -39,6 +39,8 @@ _SIZE = re.compile(r"size: (\d{1,9})")
 _GROUP_TIMEOUT = re.compile(r"TIMEOUT\(ms\): (\d{1,18})")
 _GLOBAL_RANK = re.compile(r"global rank: (\d{1,7})")
 _PG_NAME = re.compile(r"PG Name: (\S{1,200})")
+_WORLD_PLACE = re.compile(r"\brank (\d{1,7}) in world size (\d{1,7}) is assigned as ")
+"""vLLM's: `rank 0 in world size 2 is assigned as DP rank 0, PP rank 0, TP rank 0`."""
 _SETTING = re.compile(r"([A-Z][A-Z0-9_ ]{3,80}|NCCL version)(?: \([^)]{0,100}\))?: ([^,\s]{1,200})")
 # XLA ends a process whose threads wait too long for the others: its watchdog has no other name.
 _XLA_RENDEZVOUS = re.compile(
@@ -155,6 +157,11 @@ def _xla_rendezvous(text: str) -> Event | None:
     return WatchdogTimeout(op=match[1], timeout_ms=int(match[2]) * 1000, ran_ms=int(match[2]) * 1000) if match else None
 
 
+def _world_place(text: str) -> Event | None:
+    match = _WORLD_PLACE.search(text)
+    return WorldPlace(number=int(match[1]), size=int(match[2])) if match else None
+
+
 MATCHERS: tuple[Matcher, ...] = (
     ("aught collective operation timeout", _timeout),
     ("timeout watchdog detected operation timeout", _timeout),
@@ -176,6 +183,7 @@ MATCHERS: tuple[Matcher, ...] = (
     ("Error opening file for writing", _dump_failed),
     ("Flight recorder dump in heartbeatMonitor timed out", _dump_failed),
     ("initialization options: size", _group_init),
+    (" in world size ", _world_place),
     ("ProcessGroupNCCL environments:", _environment),
     ("HeartbeatMonitor environments:", _environment),
     ("Watchdog environments:", _environment),
