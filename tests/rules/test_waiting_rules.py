@@ -42,6 +42,8 @@ def judged(folder: Path) -> Diagnosis:
         ("forward_of_one_rank", "COLL101", "conditional-collective", (3,)),
         ("held_with_an_old_dump", "SLOW107", "rank-stuck-in-user-code", (2,)),
         ("left_the_ring", "COLL132", "p2p-unmatched", (2,)),
+        ("nothing_to_send", "COLL132", "p2p-unmatched", (3,)),
+        ("thread_fills_a_queue", "COLL112", "teardown-hang", (0,)),
         ("shared_weights_in_another_order", "COLL139", "process-group-order", (0, 3)),
         ("two_left_the_loop", "COLL103", "uneven-inputs", (2, 3)),
         ("shorter_epoch", "COLL103", "uneven-inputs", (4,)),
@@ -80,6 +82,7 @@ def test_who_is_behind_it(name, code, cause, ranks):
         ("other_partners", "COLL106", "p2p-unmatched", (), (0, 1, 2, 3)),
         ("thread_in_the_same_group", "COLL104", "collective-order", (2,), ()),
         ("ends_its_epoch_first", "COLL103", "uneven-inputs", (1,), ()),
+        ("nothing_to_send", "COLL107", "p2p-unmatched", (3,), ()),
         ("drawn_without_itself", "COLL139", "conditional-collective", (4,), ()),
     ],
 )

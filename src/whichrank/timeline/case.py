@@ -28,6 +28,7 @@ from whichrank.timeline.collectives.arrivals import Late, find_late
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.point_to_point import circles, left_exchange, without_receivers
+from whichrank.timeline.collectives.troubles.messages_of_a_round import owed_by_one
 from whichrank.timeline.collectives.troubles.root import find_troubles, in_progress
 from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble, after_the_shift
 from whichrank.timeline.collectives.unrecorded import BY_ABSENCE, cycle
@@ -139,7 +140,7 @@ class Case(Struct, dict=True):
 
     @cached_property
     def troubles(self) -> list[Trouble]:
-        found = find_troubles(self.lineup, self.meetings) if self.lineup else []
+        found = [owed_by_one(self.lineup, t) for t in find_troubles(self.lineup, self.meetings)] if self.lineup else []
         if self.lineup is not None and self.outline.loops:
             from whichrank.timeline.collectives.troubles.loops import Script, at_the_end
 

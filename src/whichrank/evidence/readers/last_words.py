@@ -119,11 +119,12 @@ def _inside(label: str, index: int, row: dict[str, Any], host: str | None) -> li
 
 
 def _still(label: str, index: int, row: dict[str, Any], host: str | None) -> list[Event]:
-    """A living rank that is in no collective and has not moved."""
+    """A living rank that is in no collective and has not moved; one that leaves may wait for its own threads."""
     told = row.get("still_s")
     seconds = float(told) if isinstance(told, int | float) and 0 <= told < 1e9 else 0.0
-    alone = row.get("alive") is True and row.get("waiting") is False and row.get("phase") in ("joined", "left")
-    if not alone or seconds < _STILL_S:
+    phase = row.get("phase")
+    alone = (row.get("waiting") is False and phase in ("joined", "left")) or (phase == "leaving" and not row.get("in"))
+    if row.get("alive") is not True or not alone or seconds < _STILL_S:
         return []
     rank, pid, place = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid"), str(row.get("place") or "?")[:200]
     quote = f"rank {rank} (process {pid}) has not moved for {seconds:.0f} s, at {place}"

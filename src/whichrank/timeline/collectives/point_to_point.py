@@ -114,8 +114,10 @@ def without_receivers(case: Case, trouble: Trouble) -> Trouble:
     doing = [case.activities.get(rank) for rank in trouble.ranks]
     if trouble.shape != "stopped" or not all(a is not None and a.collective in MESSAGES for a in doing):
         return trouble
-    posted = {e.rank: set(e.ranks) for e in case.events(InOperation) if e.op in MESSAGES and e.rank in trouble.ranks}
-    common = set(trouble.victims).intersection(*(posted.get(rank, trouble.victims) for rank in trouble.ranks))
+    posted = {e.rank: _peers(e) for e in case.events(InOperation) if e.op in MESSAGES and e.rank in trouble.ranks}
+    # Who waits only for others that wait for messages themselves says nothing of who owes one.
+    owed = [peers for rank in trouble.ranks if (peers := posted.get(rank)) and not peers <= set(trouble.ranks)]
+    common = set(trouble.victims).intersection(*owed)
     one = tuple(common) if len(common) == 1 and posted else ()
     owing = () if one else tuple(sorted(common)) or trouble.victims
     rest = tuple(sorted({*trouble.ranks, *trouble.victims} - {*one, *owing}))
@@ -127,8 +129,12 @@ def _all_wait_for(case: Case, ranks: Sequence[int], owing: Sequence[int]) -> boo
     doing = [case.activities.get(rank) for rank in ranks]
     if not doing or not all(a is not None and a.doing == "waiting" and a.collective in MESSAGES for a in doing):
         return False
-    posted = [{e.peer, *e.ranks} for e in case.events(InOperation) if e.op in MESSAGES and e.rank in ranks]
+    posted = [_peers(e) for e in case.events(InOperation) if e.op in MESSAGES and e.rank in ranks]
     return any(not peers.isdisjoint(owing) for peers in posted)
+
+
+def _peers(event: InOperation) -> set[int]:
+    return {*event.ranks, *(() if event.peer is None else (event.peer,))}
 
 
 def _end(waits: dict[int, int], rank: int) -> int | None:

@@ -71,9 +71,10 @@ def _left(case: Case, trouble: Trouble) -> Finding:
     (rank,) = trouble.ranks
     waiting = tuple(sorted(sits))
     first = next(other for other in waiting if sits[other].peer == rank)
+    ahead = case.activities[rank].collective or "other calls"
     message = (
         f"{wording.who(case, first).capitalize()} waits in {point_to_point.told(sits[first])}, but "
-        f"{wording.who(case, rank)} has gone on to {case.activities[rank].collective}: a message was left out."
+        f"{wording.who(case, rank)} has gone on to {ahead}: a message was left out."
     )
     other = Alternative("uneven-inputs", "it may have had fewer batches than the others")
     found = _found(case, (rank, first), Subject(ranks=(rank,)), message, Grade.SUPPORTS, waiting, other)
