@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, RANGE_WITHIN, Row, ranges, shares
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.prefixes import Clock, clock_of, listen, prefix_of
 from whichrank.evidence.text.text_file import is_text, lowered
@@ -53,9 +54,8 @@ _WHERE = ("pid", "host", "node", "ip=", "ip:", "ip ", "ip'", 'ip"')
 _NAMED = {word: column for column, words in _COLUMNS.items() for word in words}
 _CELLS = re.compile(r"\s*[|,;\t]\s*|\s+")
 _NUMBER = re.compile(r"(?:rank|gpu|cuda:?|task)?[\s:#=]{0,2}(\d{1,7})", re.IGNORECASE)
-_HOST = r"[A-Za-z][\w.-]{0,252}"
 _ARROW = re.compile(
-    rf"\s{{0,8}}(?:rank\s?)?(?P<rank>\d{{1,7}})\s{{0,4}}(?:->|=>|→|:|=)\s{{0,4}}(?P<host>{_HOST})"
+    rf"\s{{0,8}}(?:rank\s?)?(?P<rank>\d{{1,7}})\s{{0,4}}(?:->|=>|→|:|=)\s{{0,4}}(?P<host>{HOST})"
     r"(?:\s{0,2}[/:, ]\s{0,2}(?:gpu|cuda|device)?[\s:=]{0,2}(?P<gpu>\d{1,3}))?\s{0,8}$",
     re.IGNORECASE,
 )
@@ -65,8 +65,8 @@ _VALUES = {
     "rank": re.compile(rf"(?:(?<![\w-])(?:global_?|world_)?rank{_IS}|\bglobal rank )(\d{{1,7}})\b", re.IGNORECASE),
     "pid": re.compile(rf"\bpid{_IS}(\d{{1,10}})\b", re.IGNORECASE),
     "host": re.compile(
-        rf"\b(?:(?:host|hostname|node|nodename){_IS}({_HOST})|ip{_IS}(\d{{1,3}}(?:\.\d{{1,3}}){{3}}))"
-        rf"|^\[(?:pod/)?({_HOST})(?:/[\w.-]{{1,253}})?\] ",
+        rf"\b(?:(?:host|hostname|node|nodename){_IS}({HOST})|ip{_IS}(\d{{1,3}}(?:\.\d{{1,3}}){{3}}))"
+        rf"|^\[(?:pod/)?({HOST})(?:/[\w.-]{{1,253}})?\] ",
         re.IGNORECASE,
     ),
     "local_rank": re.compile(rf"\blocal[_ ]?rank(?:{_IS}| )(\d{{1,4}})\b", re.IGNORECASE),
@@ -83,38 +83,17 @@ _INTRODUCES = re.compile(
 )
 """`rank 5 local_rank 1 pid 4410 host node7`, `rank 2 of 4 on node3`, `rank 5 (node n7)`, `[n7 rank 5 pid 4410]`,
 `[n7] rank 5 pid 4410`."""
-_HOST_BEFORE = re.compile(rf"\[(?=\S{{0,80}}[\d-])({_HOST})(?: |\]:? )rank \d")
+_HOST_BEFORE = re.compile(rf"\[(?=\S{{0,80}}[\d-])({HOST})(?: |\]:? )rank \d")
 _ITEM = re.compile(r"(local[_ ]rank|gpu|pid|host|hostname|node|on) ([\w.:-]{1,80})", re.IGNORECASE)
 _ITEM_OF = {"local rank": "local_rank", "hostname": "host", "node": "host", "on": "host"}
 _WORLD = re.compile(r"WORLD INFO DICT: \{([^{}]{1,400000})\}")
 _SLOTS = re.compile(r"['\"]([\w.-]{1,253})['\"]: \[([\d, ]{1,2000})\]")
 """`'node2': [0, 1, 2, 3]`: a host and its GPUs, in the order of the ranks."""
 _SPAWNED = re.compile(r"\bprocess (\d{1,10}) spawned with command: \[.{1,4000}?--local_rank=(\d{1,4})\b")
-_COLLECTED = re.compile(rf"({_HOST}): \[")
+_COLLECTED = re.compile(rf"({HOST}): \[")
 """How DeepSpeed's runner begins the lines of each host."""
 _WORLD_SIZE = re.compile(r"\bdist_world_size=(\d{1,7})\b")
 _NODE_RANK = re.compile(r"\bnode_rank=(\d{1,6})\b")
-_RANGE = re.compile(
-    rf"(?<![\w.-])({_HOST}) ?(?:\(|[:=] ?|-> ?)?ranks? ?[:=]? ?\[?(\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})\b"
-    rf"|\branks? (\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})(?: on| at| ->|:) ({_HOST})"
-)
-"""`node1 (ranks 0-7)`, `node1: ranks 0..7`, `ranks 0-7 on node1`."""
-_RANGE_WITHIN = re.compile(r"ranks? ?[:=]? ?\[?\d{1,7} ?(?:-|\.\.|–|to) ?\d")
-"""What stands in all of them, found sooner."""
-_EACH = re.compile(
-    r"\b(\d{1,2}) (?:GPUs?|ranks?|proc(?:esse)?s|workers)? ?(?:each|per (?:node|host|machine))\b", re.IGNORECASE
-)
-_IN_ORDER = re.compile(r"\bin (?:this |that )?order\b|\bnode[ _]ranks? 0 ?(?:\.\.|-|to|,)|\brank ?= ?\d", re.IGNORECASE)
-_IN_ALL = re.compile(r"\b(\d{1,6}) (?:ranks|GPUs|processes)\b", re.IGNORECASE)
-_SPAN = re.compile(
-    r"\b([A-Za-z][\w-]{0,40}?)(\d{1,5})(?: ?\.\.\.? ?| to | ?– ?)\1(\d{1,5})\b"
-    r"|\b([A-Za-z][\w-]{0,40})\[(\d{1,5})-(\d{1,5})\]"
-)
-"""`node1..node4`, `node[1-4]`."""
-_NAME_OF_MANY = re.compile(r"(?<![\w.-])(?=\S{0,40}\d)[A-Za-z][\w-]{1,62}(?![\w.-])")
-_DIGITS = re.compile(r"\d+")
-_MOST_OF_HOST = 64
-_MOST_HOSTS = 4096
 _AGENT = re.compile(
     r"\bglobal_ranks=\[(\d{1,7}(?:, ?\d{1,7}){0,63})\]|\bgroup_rank=(\d{1,6})\b.{1,80}\blocal_world_size[ =](\d{1,2})\b"
 )
@@ -122,8 +101,6 @@ _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3})
 _NEEDED = (b"rank", b"globalid", b" each", b" per node", b" per host")
 """One of these stands in every list."""
 _NO_MAP = (".py", ".rst", ".html", ".json", ".yaml", ".yml")
-
-Row = tuple[int, str, dict[str, str]]
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -213,8 +190,8 @@ def rows(text: str) -> list[Row]:
         list(_introductions(lines)) if _RANK_WITHIN.search(low) or _INTRODUCED.search(low) else [],
         list(_processes(lines)) if "RANK=" in text else [],
         _by_deepspeed(lines) if "WORLD INFO DICT" in text or "spawned with command" in text else [],
-        _ranges(lines) if _RANGE_WITHIN.search(text) else [],
-        _shares(lines) if " each" in low or " per " in low else [],
+        ranges(lines) if RANGE_WITHIN.search(text) else [],
+        shares(lines) if " each" in low or " per " in low else [],
         _by_agent(lines) if "group_rank=" in low else [],
     )
     return max(shapes, key=len)
@@ -356,60 +333,6 @@ def _first_rank(lines: list[tuple[int, str]], host: str, count: int) -> int | No
     if world is None or world % count:
         return None
     return 0 if world == count else node * count if node is not None and (node + 1) * count <= world else None
-
-
-def _ranges(lines: list[tuple[int, str]]) -> list[Row]:
-    """Hosts with their ranks: only where they are all the ranks that there are, each on one host."""
-    found: dict[int, Row] = {}
-    for number, line in lines:
-        for match in _RANGE.finditer(line[:_LINE]) if _RANGE_WITHIN.search(line[:_LINE]) else ():
-            host, first, last = match[1] or match[6], int(match[2] or match[4]), int(match[3] or match[5])
-            if not re.search(r"[\d-]", host) or not 0 <= last - first < _MOST_OF_HOST:
-                continue
-            for rank in range(first, last + 1):
-                known = found.setdefault(rank, (number, line, {"rank": str(rank), "host": host}))
-                if known[2]["host"] != host:
-                    return []
-    by_host: dict[str, list[int]] = {}
-    for rank in sorted(found):
-        by_host.setdefault(found[rank][2]["host"], []).append(rank)
-    if len(by_host) < 2 or found.keys() != set(range(len(found))):
-        return []
-    for ranks in by_host.values():  # launchers count the ranks of a host in the order of their local ranks
-        for local, rank in enumerate(ranks):
-            found[rank][2]["local_rank"] = str(local)
-    return list(found.values())
-
-
-def _shares(lines: list[tuple[int, str]]) -> list[Row]:
-    """Hosts in the order of their ranks, with as many each: only where one line says all of it."""
-    for number, whole in lines:
-        line = whole[:_LINE]
-        each = _EACH.search(line)
-        hosts = _hosts_in(line) if each else []
-        count = int(each[1]) if each else 0
-        if not 0 < count <= _MOST_OF_HOST or len(hosts) < 2:
-            continue
-        in_all = {int(number) for number in _IN_ALL.findall(line)}
-        if _IN_ORDER.search(line) or count * len(hosts) in in_all:
-            places = ((host, local) for host in hosts for local in range(count))
-            return [
-                (number, line, {"rank": str(rank), "host": host, "local_rank": str(local)})
-                for rank, (host, local) in enumerate(places)
-            ]
-    return []
-
-
-def _hosts_in(line: str) -> list[str]:
-    """The hosts that a line lists: the first and the last, or all of them."""
-    if span := _SPAN.search(line):
-        stem, first, last = (span[1], span[2], span[3]) if span[1] else (span[4], span[5], span[6])
-        numbers = range(int(first), min(int(last), int(first) + _MOST_HOSTS) + 1)
-        return [f"{stem}{number:0{len(first)}d}" for number in numbers]
-    families: dict[str, list[str]] = {}
-    for name in dict.fromkeys(_NAME_OF_MANY.findall(line)):
-        families.setdefault(_DIGITS.sub("#", name), []).append(name)
-    return max(families.values(), key=len, default=[])
 
 
 def _by_agent(lines: list[tuple[int, str]]) -> list[Row]:

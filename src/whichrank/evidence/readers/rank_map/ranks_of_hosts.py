@@ -1,0 +1,87 @@
+"""Hosts with all of their ranks: `node1 (ranks 0-7), node2 (ranks 8-15)`, `32 ranks on node1..node4, 8 each`."""
+
+from __future__ import annotations
+
+import re
+
+HOST = r"[A-Za-z][\w.-]{0,252}"
+_LINE = 400
+"""Bytes of a line that are looked at."""
+_RANGE = re.compile(
+    rf"(?<![\w.-])({HOST}) ?(?:\(|[:=] ?|-> ?)?ranks? ?[:=]? ?\[?(\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})\b"
+    rf"|\branks? (\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})(?: on| at| ->|:) ({HOST})"
+)
+"""`node1 (ranks 0-7)`, `node1: ranks 0..7`, `ranks 0-7 on node1`."""
+RANGE_WITHIN = re.compile(r"ranks? ?[:=]? ?\[?\d{1,7} ?(?:-|\.\.|–|to) ?\d")
+"""What stands in all of them, found sooner."""
+_EACH = re.compile(
+    r"\b(\d{1,2}) (?:GPUs?|ranks?|proc(?:esse)?s|workers)? ?(?:each|per (?:node|host|machine))\b", re.IGNORECASE
+)
+_IN_ORDER = re.compile(r"\bin (?:this |that )?order\b|\bnode[ _]ranks? 0 ?(?:\.\.|-|to|,)|\brank ?= ?\d", re.IGNORECASE)
+_IN_ALL = re.compile(r"\b(\d{1,6}) (?:ranks|GPUs|processes)\b", re.IGNORECASE)
+_SPAN = re.compile(
+    r"\b([A-Za-z][\w-]{0,40}?)(\d{1,5})(?: ?\.\.\.? ?| to | ?– ?)\1(\d{1,5})\b"
+    r"|\b([A-Za-z][\w-]{0,40})\[(\d{1,5})-(\d{1,5})\]"
+)
+"""`node1..node4`, `node[1-4]`."""
+_NAME_OF_MANY = re.compile(r"(?<![\w.-])(?=\S{0,40}\d)[A-Za-z][\w-]{1,62}(?![\w.-])")
+_DIGITS = re.compile(r"\d+")
+_MOST_OF_HOST = 64
+_MOST_HOSTS = 4096
+
+Row = tuple[int, str, dict[str, str]]
+"""Number of the line, the line, and the values of a rank."""
+
+
+def ranges(lines: list[tuple[int, str]]) -> list[Row]:
+    """Hosts with their ranks: only where they are all the ranks that there are, each on one host."""
+    found: dict[int, Row] = {}
+    for number, line in lines:
+        for match in _RANGE.finditer(line[:_LINE]) if RANGE_WITHIN.search(line[:_LINE]) else ():
+            host, first, last = match[1] or match[6], int(match[2] or match[4]), int(match[3] or match[5])
+            if not re.search(r"[\d-]", host) or not 0 <= last - first < _MOST_OF_HOST:
+                continue
+            for rank in range(first, last + 1):
+                known = found.setdefault(rank, (number, line, {"rank": str(rank), "host": host}))
+                if known[2]["host"] != host:
+                    return []
+    by_host: dict[str, list[int]] = {}
+    for rank in sorted(found):
+        by_host.setdefault(found[rank][2]["host"], []).append(rank)
+    if len(by_host) < 2 or found.keys() != set(range(len(found))):
+        return []
+    for ranks in by_host.values():  # launchers count the ranks of a host in the order of their local ranks
+        for local, rank in enumerate(ranks):
+            found[rank][2]["local_rank"] = str(local)
+    return list(found.values())
+
+
+def shares(lines: list[tuple[int, str]]) -> list[Row]:
+    """Hosts in the order of their ranks, with as many each: only where one line says all of it."""
+    for number, whole in lines:
+        line = whole[:_LINE]
+        each = _EACH.search(line)
+        hosts = _hosts_in(line) if each else []
+        count = int(each[1]) if each else 0
+        if not 0 < count <= _MOST_OF_HOST or len(hosts) < 2:
+            continue
+        in_all = {int(number) for number in _IN_ALL.findall(line)}
+        if _IN_ORDER.search(line) or count * len(hosts) in in_all:
+            places = ((host, local) for host in hosts for local in range(count))
+            return [
+                (number, line, {"rank": str(rank), "host": host, "local_rank": str(local)})
+                for rank, (host, local) in enumerate(places)
+            ]
+    return []
+
+
+def _hosts_in(line: str) -> list[str]:
+    """The hosts that a line lists: the first and the last, or all of them."""
+    if span := _SPAN.search(line):
+        stem, first, last = (span[1], span[2], span[3]) if span[1] else (span[4], span[5], span[6])
+        numbers = range(int(first), min(int(last), int(first) + _MOST_HOSTS) + 1)
+        return [f"{stem}{number:0{len(first)}d}" for number in numbers]
+    families: dict[str, list[str]] = {}
+    for name in dict.fromkeys(_NAME_OF_MANY.findall(line)):
+        families.setdefault(_DIGITS.sub("#", name), []).append(name)
+    return max(families.values(), key=len, default=[])
