@@ -146,7 +146,7 @@ class Manifest(Struct):
             self.out.launches.append(launch)
 
     def lost(self, name: str, line: int, why: str, fix: str, *, error: bool = False) -> None:
-        if counts(name):
+        if error or counts(name):  # an error is of the whole file, whoever reads the variable
             found = Lost(name, self.ref(line), why, fix, "error" if error else "warning")
             if found not in self.out.lost:
                 self.out.lost.append(found)

@@ -39,6 +39,7 @@ from whichrank.source.shell.syntax import (
     parse,
 )
 from whichrank.source.shell.tokens import Word
+from whichrank.source.shell.values import outputs
 from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expand, fields, pieces
 
 QUOTE_LIMIT = 300
@@ -100,7 +101,8 @@ class Interpreter:
         self.numbers: dict[str, tuple[str, int]] = {}  # RANK and WORLD_SIZE as they are written, with the line
         self.way, self.asked = "", False  # the branch that is followed, and whether somebody has to ask for it
         self.arguments: set[str] = set()  # variables that hold what the user of the script asks for
-        self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
+        self.dumps: dict[str, str] = {}  # variables and functions that print the environment -> the command that does
+        self.outputs: list[str] | None = None  # what the function that is followed for its output has printed
 
     def run(self, text: str) -> SettingsFile:
         script = parse(text, self.first_line)
@@ -253,6 +255,8 @@ class Interpreter:
             branches.case(self, node, env, sure=sure)
         else:
             self.functions[node.name] = node
+            if printed := outputs.prints_environment(node):
+                self.dumps[node.name] = printed
 
     # --- commands ---
 
@@ -277,6 +281,7 @@ class Interpreter:
         program = first.raw.strip("\"'").rsplit("/", 1)[-1]
         self.muted, kept = program in _PRINTS, self.muted
         if program in _DECLARE:
+            outputs.declared(self, node.words[count + 1 :], here)
             self.declare(program, node.words[count + 1 :], here, sure=sure)
         else:
             command = [f for word in node.words[count:] for f in fields(word, self.lookup(here))]
@@ -297,7 +302,9 @@ class Interpreter:
                 if piece.kind == "variable" and piece.operator in {":=", "="} and piece.text not in env.variables:
                     value = expand(piece.argument, self.lookup(env))._replace(fixed=False)
                     self.assign(piece.text, value, word.line, env, sure=True, exported=False)
-                elif piece.kind == "command" and re.search(r"torchrun|python|srun|mpirun|export ", piece.text):
+                elif piece.kind == "command":
+                    outputs.follow(self, piece.text, word.line, env)
+                if piece.kind == "command" and re.search(r"torchrun|python|srun|mpirun|export ", piece.text):
                     texts.inner(self, piece.text, word.line, env.copy(apart=True), sure=True)
 
     def assignment(self, word: Word, env: Environment, *, sure: bool, exported: bool) -> None:
@@ -325,7 +332,8 @@ class Interpreter:
         self.unknown_rounds |= {name} if self.of_a_round(raw) else set()
         if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
             self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))
-        if printed := launchers.prints_environment(raw):
+        printed = launchers.prints_environment(raw) or " ".join(launchers.prints_in(raw, self.dumps))
+        if printed:
             self.dumps[name] = printed
         if plus:
             text = before.value.text if before is not None else UNKNOWN
@@ -429,6 +437,7 @@ class Interpreter:
             BUILTINS[program](self, command, env, sure)
         elif program in _PRINTS:
             texts.printed(self, command, redirects)
+            outputs.keep(self, command, redirects, env)
         else:
             starting.start(self, command, redirects, env, sure=sure)
         for redirect in redirects:
