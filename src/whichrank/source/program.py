@@ -21,7 +21,7 @@ from whichrank.source._environ import environ_names, removed, sets
 from whichrank.source._thrown_away import wasted
 from whichrank.source.alternatives import in_programs as ways_of
 from whichrank.source.nodes import last_name
-from whichrank.source.places import left_as_text, texts_of_objects
+from whichrank.source.places import host_loops, left_as_text, texts_of_objects
 from whichrank.source.places.early_copies import filled_late, missed
 from whichrank.source.shell.embedded import Given, run_command, run_script
 
@@ -193,6 +193,7 @@ class _Program(Struct):
             if found.note or _own_interpreter(child.node):
                 self.replaced(child)
             self.of_a_client(child)
+            self.rounds(child, " ".join(text for text, _ in child.words), found)
             self.take(found, scope, child.node)
         elif child.script:
             text, line = child.script
@@ -202,7 +203,14 @@ class _Program(Struct):
             if _ONLY_EXPORTS.fullmatch(text):
                 self.gone_at_once(found)
             else:
+                self.rounds(child, text, found)
                 self.take(found, scope, child.node)
+
+    def rounds(self, child: Child, text: str, found: SettingsFile) -> None:
+        """A command that goes to every host of a list."""
+        if found.launches and host_loops.goes_round(child.node, text, self.tree):
+            for launch in found.launches:
+                launch.everywhere = launch.spread = True
 
     def numbers(self, given: dict[str, tuple[ast.expr, ast.AST]]) -> None:
         clash = rank_numbers.in_program(given, self.constants, self.ref)
@@ -284,6 +292,8 @@ class _Program(Struct):
                 )
         self.out.lost += [lost for lost in found.lost if lost not in self.out.lost]
         self.out.clashes += [clash for clash in found.clashes if clash not in self.out.clashes]
+        for launch in found.launches if not shift else ():
+            host_loops.at_its_line(launch, self.lines)
         self.out.launches += found.launches
         self.release |= Release(found.torch, found.nccl)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from whichrank.facts.variables.environment import is_read
+from whichrank.facts.variables.environment import in_family, is_read
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, How, Lost, SettingsFile
 from whichrank.source.formats import make_dollars, make_text
@@ -213,7 +213,7 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given], values: 
             way = f"{run}, {a.way}" if a.way else run
             make.out.assignments.append(a._replace(how=how, scope=scope, way=way))
         exported = {item.name: item.line for item in given}
-        own_list = any(a.how == "export" and is_read(a.name) for a in found.assignments)
+        own_list = len({a.name for a in found.assignments if a.how == "export" and in_family(a.name)}) > 1
         make.reached |= exported.keys() - {lost.name for lost in found.lost} if launched[index] else set()
         for lost in found.lost:
             chosen = make.kept_back if own_list and exported.get(lost.name) == lost.ref.line else make.out.lost

@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
-from whichrank.records.settings import UNKNOWN, Clash
+from whichrank.records.settings import UNKNOWN, Clash, Lost
+from whichrank.source.places import ray_jobs
 from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, remote, step_size, texts
-from whichrank.source.shell.passage import SHELLS
+from whichrank.source.shell.passage import SHELLS, option_values
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
 from whichrank.source.shell.syntax import parse
 from whichrank.source.shell.words import Field, Value, keep_unknown, pieces
@@ -86,6 +87,8 @@ def onward(
     """A launcher: the environment behind it, and the command that it starts there."""
     program = launchers.base(command[0])
     inner = beyond(shell, command, found, env)
+    if program == "ray":
+        found = _of_ray(shell, command, found)
     if program == "deepspeed":
         arrive(shell, inner)
         fitting.check(shell, command, inner)
@@ -119,6 +122,24 @@ def onward(
     shell.allocation, shell.host, shell.early, shell.fans_out = kept, there, early, fans_out
     if program == "exec" and sure and found.rest:
         env.ended = True
+
+
+def _of_ray(shell: Interpreter, command: list[Field], found: launchers.Passage) -> launchers.Passage:
+    """`ray job submit --runtime-env-json … -- NAME=VALUE python …`; returns it without what is in front of python."""
+    given = {name for name, _ in found.sets}
+    for field in ray_jobs.of_driver(found.rest):
+        if field.text not in given:
+            shell.lost(Lost(field.text, shell.ref(field.line), ray_jobs.DRIVER, ray_jobs.IN_ENV_VARS))
+    for field in option_values(command, frozenset({"--runtime-env-json"})):
+        variables = field.text.partition('"env_vars"')[2].partition("}")[0]
+        for match in _BARE.finditer(variables[:20_000]):
+            why = "Ray takes strings only in env_vars, and refuses the job"
+            shell.lost(Lost(match[1], shell.ref(field.line), why, f'Quote it: "{match[1]}": "{match[2]}".', "error"))
+    program = next((at for at, word in enumerate(found.rest) if "=" not in word.text and word.text != "env"), 0)
+    return found._replace(rest=found.rest[program:])
+
+
+_BARE = re.compile(r'"([A-Za-z_]\w{0,80})"\s{0,8}:\s{0,8}(-?\d[\d.]{0,20}|true|false)\b')
 
 
 def beyond(shell: Interpreter, command: list[Field], found: launchers.Passage, env: Environment) -> Environment:

@@ -1,0 +1,57 @@
+"""Commands that a program starts on one host after the other: `for host in hosts: Popen(["ssh", host, …])`."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from whichrank.model.evidence import Ref
+from whichrank.records.launches import Count, Launch, Told
+from whichrank.source.nodes import walk
+
+_CLIENT = re.compile(r"(?:\S{0,200}/)?(?:ssh|rsh|kubectl|oc)\s")
+_HOST = re.compile(r"\w{0,40}(?:host|node|machine|worker|server|addr|ip|pod|target|box)\w{0,20}", re.IGNORECASE)
+
+
+def goes_round(call: ast.AST, text: str, tree: ast.Module) -> bool:
+    """The command goes to a host that the program takes from a list, or that a function is told."""
+    if not isinstance(call, ast.Call) or not call.args or not _CLIENT.match(text):
+        return False
+    first = call.args[0]
+    items = first.elts if isinstance(first, ast.List | ast.Tuple) else getattr(first, "values", [first])
+    named = {each.id for item in items for each in _names(item)}
+    rounds = {each.id for node in walk(tree) for each in _targets(node)}
+    told = {
+        each.arg
+        for node in walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= call.lineno <= (node.end_lineno or 0)
+        for each in node.args.args
+    }
+    return bool(named & rounds) or any(_HOST.fullmatch(name) for name in named & told)
+
+
+def _names(item: ast.AST) -> list[ast.Name]:
+    """Names that are a word of the command, or a part of one (`f"user@{host}"`)."""
+    if isinstance(item, ast.Call):
+        return []
+    return [node for node in ast.walk(item) if isinstance(node, ast.Name)]
+
+
+def _targets(node: ast.AST) -> list[ast.Name]:
+    """Names that a loop or a comprehension goes through."""
+    target = getattr(node, "target", None) if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) else None
+    return [each for each in ast.walk(target) if isinstance(each, ast.Name)] if target is not None else []
+
+
+def at_its_line(launch: Launch, lines: list[str]) -> None:
+    """What the launch is told, at the one line of the program that spells the option."""
+    for field in ("address", "rank", "port", "nodes", "per_host"):
+        told = getattr(launch, field)
+        name = told.name if isinstance(told, Told) else told.said if isinstance(told, Count) else ""
+        if not name.startswith("--") or told is None or name in told.ref.quote:
+            continue
+        rows = [at for at, row in enumerate(lines, 1) if re.search(rf"{re.escape(name)}(?![\w-])", row[:2000])]
+        if len(rows) == 1:
+            ref = Ref(told.ref.source, f"line {rows[0]}", lines[rows[0] - 1].strip()[:300])
+            setattr(launch, field, told._replace(ref=ref))
