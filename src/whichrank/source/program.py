@@ -292,8 +292,6 @@ class _Program(Struct):
                 )
         self.out.lost += [lost for lost in found.lost if lost not in self.out.lost]
         self.out.clashes += [clash for clash in found.clashes if clash not in self.out.clashes]
-        for launch in found.launches if not shift else ():
-            host_loops.at_its_line(launch, self.lines)
         self.out.launches += found.launches
         self.release |= Release(found.torch, found.nccl)
 

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node
+from whichrank.source.places.container_interfaces import OF_HOSTS, VARIABLES
 from whichrank.source.shell.embedded import Given
 
 if TYPE_CHECKING:
     from whichrank.source.formats.manifest import Manifest
 
 _ANNOTATION = "k8s.v1.cni.cncf.io/networks"
-_VARIABLES = frozenset({"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"})
 
 
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "amd.com/gpu"})
-_OF_HOSTS = re.compile(r"=?(?:ib|bond|en[ospx])\w{0,14}$")
-"""Interfaces that hosts have; a pod that is attached to a network calls it net1 or by a name of its own."""
 _OF_NETWORKS = re.compile(r"network|cni|multus|interface|sriov|rdma", re.IGNORECASE)
 
 
@@ -124,12 +122,12 @@ def _absent(networks: Networks, given: list[Given], ref: Callable[[int], Ref]) -
     """Variables that ask for an interface which the pod does not have."""
     for item in given:
         text = item.text
-        if item.name not in _VARIABLES or not text or UNKNOWN in text or "$" in text:
+        if item.name not in VARIABLES or not text or UNKNOWN in text or "$" in text:
             continue
         if text.startswith("^"):
             yield from _all_excluded(networks, item, ref)
             continue
-        if not networks.sure and not _OF_HOSTS.match(text):
+        if not networks.sure and not OF_HOSTS.match(text):
             continue
         exact = text.startswith("=") or item.name.startswith(("GLOO", "TP"))
         wanted = [name for name in re.split(r"[,\s]+", text.removeprefix("=")) if name]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import re
 
-from whichrank.model.evidence import Ref
-from whichrank.records.launches import Count, Launch, Told
 from whichrank.source.nodes import walk
 
 _CLIENT = re.compile(r"(?:\S{0,200}/)?(?:ssh|rsh|kubectl|oc)\s")
@@ -42,16 +40,3 @@ def _targets(node: ast.AST) -> list[ast.Name]:
     """Names that a loop or a comprehension goes through."""
     target = getattr(node, "target", None) if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) else None
     return [each for each in ast.walk(target) if isinstance(each, ast.Name)] if target is not None else []
-
-
-def at_its_line(launch: Launch, lines: list[str]) -> None:
-    """What the launch is told, at the one line of the program that spells the option."""
-    for field in ("address", "rank", "port", "nodes", "per_host"):
-        told = getattr(launch, field)
-        name = told.name if isinstance(told, Told) else told.said if isinstance(told, Count) else ""
-        if not name.startswith("--") or told is None or name in told.ref.quote:
-            continue
-        rows = [at for at, row in enumerate(lines, 1) if re.search(rf"{re.escape(name)}(?![\w-])", row[:2000])]
-        if len(rows) == 1:
-            ref = Ref(told.ref.source, f"line {rows[0]}", lines[rows[0] - 1].strip()[:300])
-            setattr(launch, field, told._replace(ref=ref))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash, Lost
-from whichrank.source.places import ray_jobs
+from whichrank.source.places import container_interfaces, ray_jobs
 from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, remote, step_size, texts
 from whichrank.source.shell.passage import SHELLS, option_values
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
@@ -87,8 +87,7 @@ def onward(
     """A launcher: the environment behind it, and the command that it starts there."""
     program = launchers.base(command[0])
     inner = beyond(shell, command, found, env)
-    if program == "ray":
-        found = _of_ray(shell, command, found)
+    found = _looked_at(shell, command, found, inner)
     if program == "deepspeed":
         arrive(shell, inner)
         fitting.check(shell, command, inner)
@@ -122,6 +121,20 @@ def onward(
     shell.allocation, shell.host, shell.early, shell.fans_out = kept, there, early, fans_out
     if program == "exec" and sure and found.rest:
         env.ended = True
+
+
+def _looked_at(
+    shell: Interpreter, command: list[Field], found: launchers.Passage, inner: Environment
+) -> launchers.Passage:
+    """What some launchers make of what they are given."""
+    program, options = launchers.base(command[0]), command[: len(command) - len(found.rest)]
+    if program == "ray":
+        return _of_ray(shell, command, found)
+    if program in {"docker", "podman", "nerdctl"} and found.rest:
+        given = {name: Value(field.text, line=field.line) for name, field in found.sets}
+        for clash in container_interfaces.of_docker_run(shell, options, given, inner):
+            shell.clash(clash)
+    return found
 
 
 def _of_ray(shell: Interpreter, command: list[Field], found: launchers.Passage) -> launchers.Passage:
