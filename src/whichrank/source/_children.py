@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from whichrank.facts.variables.environment import catalogue, in_family
+from whichrank.records.settings import UNKNOWN
 from whichrank.source._constants import Constants, returns
 from whichrank.source._environ import Pair, is_environ, named
 from whichrank.source._names_only import names_only
@@ -17,6 +19,9 @@ _STARTS = frozenset({
     "run", "Popen", "call", "check_call", "check_output", "execve", "execvpe", "execle", "execlpe", "spawnve",
     "spawnvpe", "create_subprocess_exec", "create_subprocess_shell", "system", "popen", "getoutput",
 })  # fmt: skip
+_ON_HOSTS = frozenset({"exec_command", "run", "sudo", "create_process", "run_command"})
+"""Methods of connections to other hosts that run a command there."""
+_CONNECTIONS = frozenset({"paramiko", "fabric", "asyncssh", "pssh", "parallel_ssh", "fabric2"})
 _MODULES = frozenset({"subprocess", "os", "sp", "asyncio", "sh"})
 
 
@@ -38,12 +43,21 @@ class Child(NamedTuple):
 def children(tree: ast.AST, constants: Constants, environ: frozenset[str]) -> Iterator[Child]:
     """Every environment that goes to other processes; each dictionary once."""
     seen: set[int] = set()
-    reader = _Dictionaries(constants, environ, names_only(tree, constants))
+    reader = _Dictionaries(constants, environ, names_only(tree, constants), _connects(tree))
     for node in ast.walk(tree):
         for child in _found(node, reader):
             pairs = [pair for pair in child.pairs if id(pair[2]) not in seen]
             seen.update(id(pair[2]) for pair in pairs)
             yield child._replace(pairs=child.pairs if child.starts else pairs)
+
+
+def _connects(tree: ast.AST) -> bool:
+    """The program imports a library for commands on other hosts."""
+    return any(
+        (isinstance(node, ast.Import) and any(name.name.split(".")[0] in _CONNECTIONS for name in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in _CONNECTIONS)
+        for node in ast.walk(tree)
+    )
 
 
 def _found(node: ast.AST, reader: _Dictionaries) -> Iterator[Child]:
@@ -93,6 +107,11 @@ def _call(node: ast.Call, reader: _Dictionaries) -> Iterator[Child]:
         yield Child(node, list(named(node.args[0], node.args[1], node)), fresh=False, starts=False)
     if name == "init" and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "ray":
         yield from _ray(node, keywords, reader)
+        return
+    if name in _ON_HOSTS and reader.connects and node.args and not _of_module(node.func):
+        text = reader.constants.text(reader.constants.resolve(node.args[0]))
+        if re.search(r"\b(?:torchrun|torch\.distributed|accelerate|deepspeed)\b", text):
+            yield Child(node, [], False, True, script=(f"ssh {UNKNOWN} {shlex.quote(text)}", node.args[0].lineno))
         return
     if name in _STARTS and _of_module(node.func):
         yield _started(node, name, keywords, reader)
@@ -151,8 +170,11 @@ def _of_module(func: ast.expr) -> bool:
 class _Dictionaries:
     """Dictionaries taken apart: their pairs, and whether os.environ is not among what they are made of."""
 
-    def __init__(self, constants: Constants, environ: frozenset[str], names_only: frozenset[int]) -> None:
+    def __init__(
+        self, constants: Constants, environ: frozenset[str], names_only: frozenset[int], connects: bool
+    ) -> None:
         self.constants, self.environ, self.names_only = constants, environ, names_only
+        self.connects = connects
 
     def pairs(self, node: ast.expr, depth: int = 0) -> tuple[list[Pair], bool]:
         if depth > 6 or is_environ(node, self.environ):

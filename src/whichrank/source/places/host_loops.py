@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from whichrank.records.settings import UNKNOWN
 from whichrank.source.nodes import walk
 
 _CLIENT = re.compile(r"(?:\S{0,200}/)?(?:ssh|rsh|kubectl|oc)\s")
@@ -15,6 +16,8 @@ def goes_round(call: ast.AST, text: str, tree: ast.Module) -> bool:
     """The command goes to a host that the program takes from a list, or that a function is told."""
     if not isinstance(call, ast.Call) or not call.args or not _CLIENT.match(text):
         return False
+    if text.startswith(f"ssh {UNKNOWN}"):
+        return True  # a connection to whichever host it was opened to
     first = call.args[0]
     items = first.elts if isinstance(first, ast.List | ast.Tuple) else getattr(first, "values", [first])
     named = {each.id for item in items for each in _names(item)}

@@ -439,6 +439,7 @@ class Interpreter:
             texts.printed(self, command, redirects)
             outputs.keep(self, command, redirects, env)
         else:
+            outputs.copied(self, command)
             starting.start(self, command, redirects, env, sure=sure)
         for redirect in redirects:
             if redirect.body and program in _PRINTS:

@@ -165,12 +165,27 @@ def prints_in(raw: str, dumps: Mapping[str, str]) -> list[str]:
     return [command for name, command in dumps.items() if name in names]
 
 
-def or_printed(passes: Passes, rest: Sequence[Field], dumps: dict[str, str]) -> Passes | None:
+_INTO_FILE = re.compile(
+    r"(?:^|[\s;(])((?:printenv|env|export -p|declare -p?x?|typeset -p?x?)\b[^>;&\n]{0,300})"
+    r">{1,2}\s{0,4}[\"']?([^\s\"';&)]{1,200})"
+)
+_SOURCES = re.compile(r"(?:^|[\s;&\"'])(?:source|\.)\s{1,4}[\"']?([^\s\"';&)]{1,200})")
+_MOST_LINES = 5_000
+
+
+def prints_into(files: str, lines: Sequence[str]) -> list[str]:
+    """The commands of this kind whose output went into a file that a remote command sources."""
+    wanted = {path.rsplit("/", 1)[-1] for path in _SOURCES.findall(files)}
+    rows = [_INTO_FILE.search(line[:2000]) for line in lines[:_MOST_LINES]] if wanted else []
+    return [row[1] for row in rows if row and row[2].rsplit("/", 1)[-1] in wanted]
+
+
+def or_printed(passes: Passes, rest: Sequence[Field], dumps: Mapping[str, str], lines: Sequence[str]) -> Passes | None:
     """What gets through where a remote command begins with a print of this environment; None for everything."""
     text, raw = " ".join(field.text for field in rest), " ".join(field.raw for field in rest)
     if re.search(rf"(?:^|[\s;])(?:export|env)\s+{UNKNOWN}|{UNKNOWN}=", text):
         return None
-    prints = prints_in(raw, dumps)
+    prints = [*prints_in(raw, dumps), *prints_into(raw or text, lines)]
     prints += [direct] if (direct := prints_environment(raw)) else []
     if not prints:
         return passes

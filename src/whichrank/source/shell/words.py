@@ -203,7 +203,7 @@ def fields(word: Word, lookup: Lookup) -> list[Field]:
             return array
     made = expand(word.raw, lookup)
     line = _origin(parts, lookup) or word.line
-    splits = any(part.kind == "variable" and not part.quoted for part in parts)
+    splits = any(part.kind in {"variable", "command"} and not part.quoted for part in parts)
     if splits and re.search(r"\s", made.text) and not any(part.quoted for part in parts):
         return [Field(text, line, word.raw, made.fixed) for text in made.text.split()]
     return [Field(made.text, line, word.raw, made.fixed)]

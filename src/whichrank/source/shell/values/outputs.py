@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from whichrank.records.settings import UNKNOWN
 from whichrank.source.shell import documents
-from whichrank.source.shell.state import Environment, Variable
+from whichrank.source.shell.state import Environment, Variable, Written
 from whichrank.source.shell.syntax import Function, commands
 from whichrank.source.shell.tokens import Redirect, Word, split_words
-from whichrank.source.shell.words import LONGEST, OUTPUT_OF, Field, Value, fields
+from whichrank.source.shell.words import LONGEST, OUTPUT_OF, Field, Lookup, Value, fields
 
 if TYPE_CHECKING:
     from whichrank.source.shell.interpret import Interpreter
@@ -42,21 +42,48 @@ def follow(shell: Interpreter, text: str, line: int, env: Environment) -> None:
 
 
 def keep(shell: Interpreter, command: list[Field], redirects: list[Redirect], env: Environment) -> None:
-    """What one command prints, inside of such a function."""
-    program = command[0].text
-    if shell.outputs is None or documents.written_to(redirects) or any("&" in each.operator for each in redirects):
-        return
-    if sum(map(len, shell.outputs)) > LONGEST:
-        return
-    body = next((each for each in redirects if each.body), None)
+    """What one command prints: inside of such a function, or into a file."""
+    target = documents.written_to(redirects) or shell.target
+    if target and command[0].text != "cat":
+        before = shell.files.get(_base(target), Written("", command[0].line))
+        made = _printed(command, redirects, shell.lookup(env))
+        if made and len(before.text) + len(made) <= LONGEST:
+            shell.files[_base(target)] = before._replace(text=before.text + made)
+    elif shell.outputs is not None and not target and not any("&" in each.operator for each in redirects):
+        shell.outputs += [_printed(command, redirects, shell.lookup(env))] if len(shell.outputs) < _MOST_ROUNDS else []
+
+
+def _base(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+def _printed(command: list[Field], redirects: list[Redirect], lookup: Lookup) -> str:
+    program, body = command[0].text, next((each for each in redirects if each.body), None)
     if program == "cat" and body is not None:
-        shell.outputs.append(documents.filled(body, shell.lookup(env)))
-    elif program == "echo":
-        words = [field.text for field in command[1:]]
-        plain = words[1:] if words[:1] in (["-n"], ["-e"], ["-en"], ["-ne"]) else words
-        shell.outputs.append(" ".join(plain) + ("" if words[:1] and "n" in words[0] and words[0][0] == "-" else "\n"))
-    elif program == "printf" and len(command) > 1 and command[1].text != "-v":
-        shell.outputs.append(_formatted(*[field.text for field in command[1:] if field.text != "--"]))
+        return documents.filled(body, lookup)
+    words = [field.text for field in command[1:]]
+    if program == "echo":
+        option = words[0] if words and re.fullmatch(r"-[neE]{1,3}", words[0]) else ""
+        return " ".join(words[1:] if option else words) + ("" if "n" in option else "\n")
+    if program == "printf" and words and words[0] != "-v":
+        return _formatted(*[word for word in words if word != "--"])
+    return ""
+
+
+_COPIES = frozenset({"scp", "rsync", "cp", "pdcp", "install"})
+
+
+def copied(shell: Interpreter, command: list[Field]) -> None:
+    """A file that the script wrote, under another name: `scp "$FILE" host:/tmp/job.env`."""
+    if command[0].text not in _COPIES:
+        return
+    *sources, target = [field for field in command[1:] if not field.text.startswith("-")] or [command[0]]
+    name = _base(target.text.rpartition(":")[2])
+    for source in sources:
+        known = _base(source.raw.strip("\"'")), _base(source.text)
+        found = next((shell.files[each] for each in known if each in shell.files), None)
+        if found is not None and name and len(sources) == 1:
+            shell.files.setdefault(name, found)
 
 
 def declared(shell: Interpreter, words: list[Word], env: Environment) -> None:
