@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 
 from whichrank.model.evidence import Ref
-from whichrank.records.launches import Count, Launch, Told
+from whichrank.records.launches import Launch, Told
 
-_FIELDS = ("address", "rank", "port", "nodes", "per_host", "last")
+_FIELDS = ("address", "rank", "port", "last")
 _LISTS = ("itself", "drawn", "early")
 _MOST_LINES, _LONGEST = 5_000, 2_000
 
@@ -17,21 +17,19 @@ def place(launches: Iterable[Launch], lines: list[str], label: str) -> None:
     """Let what launches are told stand at the one line that has the option, where the command itself does not."""
     rows: dict[str, Ref | None] = {}
 
-    def moved(told: Told | Count) -> Told | Count:
-        name = told.name if isinstance(told, Told) else told.said
-        if told.ref.source != label or not name.startswith("--") or name in told.ref.quote:
-            return told
-        if name not in rows:
-            rows[name] = _row(name, lines, label)
-        ref = rows[name]
-        return told._replace(ref=ref) if ref is not None else told
+    def moved(told: Told, launch: Launch) -> Told:
+        if told.ref != launch.ref or not told.name.startswith("--") or told.name in told.ref.quote:
+            return told  # it stands where it is set already
+        if told.name not in rows:
+            rows[told.name] = _row(told.name, lines, label)
+        return told._replace(ref=rows[told.name] or told.ref)
 
     for launch in launches:
         for field in _FIELDS:
             if (told := getattr(launch, field)) is not None:
-                setattr(launch, field, moved(told))
+                setattr(launch, field, moved(told, launch))
         for field in _LISTS:
-            setattr(launch, field, tuple(moved(each) for each in getattr(launch, field)))
+            setattr(launch, field, tuple(moved(each, launch) for each in getattr(launch, field)))
 
 
 def _row(name: str, lines: list[str], label: str) -> Ref | None:

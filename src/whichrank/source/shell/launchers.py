@@ -157,7 +157,7 @@ PROGRAMS: dict[str, Callable[[list[Field]], Passage | None]] = {
 
 
 _NAMING = frozenset({"-x", "-e", "--env", "-genv", "-genvlist", "--setenv", "-E"})
-_NAME_NOTHING_ELSE = frozenset({"ssh", "sudo", "su", "docker", "podman", "deepspeed"})
+_NAME_NOTHING_ELSE = frozenset({"ssh", "sudo", "su", "docker", "podman", "deepspeed", "kubectl", "oc"})
 """Launchers that pass on what these options name alone, or nothing that an option could name."""
 
 
