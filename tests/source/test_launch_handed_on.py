@@ -9,17 +9,19 @@ RUN = "torchrun --nnodes=4 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoin
 NAMES = "NCCL_SOCKET_IFNAME NCCL_IB_HCA"
 EACH = "for n in {}; do {}; done"
 PRINTED = EACH.format('"${KEEP[@]}"', 'printf \'export %s=%q; \' "$n" "${!n}"')
+ECHOED = EACH.format('"$@"', "echo export $n=${!n}")
+WRITTEN = EACH.format(NAMES, "echo export $n=${!n}")
+OPTIONS = EACH.format(NAMES, "printf -- '-x %s ' $n")
+IN_A_DOCUMENT = f"export NCCL_SOCKET_IFNAME=$NCCL_SOCKET_IFNAME NCCL_IB_HCA=$NCCL_IB_HCA\n{RUN}"
+COPIED = f'scp "$F" "$h:/tmp/job.sh"\nssh $h ". /tmp/job.sh; {RUN}" &'
 LISTS = [
     f'KEEP=({NAMES})\nf() {{ {PRINTED}; }}\npdsh -w a,b "$(f) {RUN}"\n',
-    f'f() {{ {EACH.format(chr(34) + "$@" + chr(34), "echo export $n=${!n}")}; }}\np=$(f {NAMES})\nclush -w a,b "$p\n{RUN}"\n',
+    f'f() {{ {ECHOED}; }}\np=$(f {NAMES})\nclush -w a,b "$p\n{RUN}"\n',
     f'KEEP=({NAMES})\npdsh -w a,b "$(declare -p "${{KEEP[@]}}"); {RUN}"\n',
     f'L=\nfor v in {NAMES}; do L+=" $v=${{!v}}"; done\npdsh -w a,b "env $L {RUN}"\n',
-    "f() {\n  cat <<E\nexport NCCL_SOCKET_IFNAME=$NCCL_SOCKET_IFNAME NCCL_IB_HCA=$NCCL_IB_HCA\n"
-    + f'{RUN}\nE\n}}\nfor h in a b; do ssh $h "$(f)" & done\n',
-    f'{{ {EACH.format(NAMES, "echo export $n=${!n}")}; }} > "$F"\n'
-    + f'for h in a b; do\n  scp "$F" "$h:/tmp/job.sh"\n  ssh $h ". /tmp/job.sh; {RUN}" &\ndone\n',
-    f"f() {{ for v in {NAMES}; do printf -- '-x %s ' $v; done; }}\n"
-    + "mpirun -np 16 --hostfile hosts $(f) python train.py\n",
+    f'f() {{\ncat <<E\n{IN_A_DOCUMENT}\nE\n}}\nfor h in a b; do ssh $h "$(f)" & done\n',
+    f'{{ {WRITTEN}; }} > "$F"\nfor h in a b; do\n{COPIED}\ndone\n',
+    f"f() {{ {OPTIONS}; }}\nmpirun -np 16 --hostfile hosts $(f) python train.py\n",
 ]
 
 

@@ -8,8 +8,8 @@ scheduler has places for, a launcher per rank that starts ranks itself, more thr
 host runs and that says the same host number, its own host's name or a port of its own on each of them; $SLURM_PROCID
 (and its like) filled in before the tasks exist; WORLD_SIZE of one host; a list of hosts as an address; options of
 torchrun behind the script; two jobs on one port; directives behind the first command; too little /dev/shm or locked
-memory; an interface that the pod does not have; a branch on the rank that gives ranks different values of what all must
-share; a loopback address for several hosts; launch lines of one job that name different meeting points, the same number
+memory; an interface that the pod or container does not have; more workers of Ray than its pods have GPUs for;
+a branch on the rank that gives ranks different values of what all must share; a loopback address for several hosts; launch lines of one job that name different meeting points, the same number
 twice, or fewer members than they wait for; branches on the host's number that meet at different ports; RANK that counts
 on its own host only; a batch of DeepSpeed that is not the product of its parts; a host that stands twice in DeepSpeed's
 hostfile; settings of NCCL where every program communicates by gloo; configurations of DeepSpeed and Accelerate that
