@@ -156,6 +156,28 @@ def test_jobs_that_are_submitted(value, before, found):
     assert said(SUBMIT.format(value, before), "go.sh") == found
 
 
+CLIENT = """import os
+from ray.job_submission import JobSubmissionClient
+os.environ["{}"] = "WARN"
+JobSubmissionClient("http://h:8265").submit_job(
+    entrypoint="{} python t.py",
+    runtime_env={{"env_vars": {{"NCCL_DEBUG": "WARN", "NCCL_IB_TC": "106"}}}},
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "before", "found"),
+    [
+        ("NCCL_DEBUG", "NCCL_IB_TC=106", []),
+        ("NCCL_TOPO_FILE", "", [("NCCL_TOPO_FILE", 3)]),
+        ("NCCL_DEBUG", "NCCL_IB_HCA=mlx5_0", [("NCCL_IB_HCA", 5)]),
+    ],
+)
+def test_jobs_that_a_program_submits(own, before, found):
+    assert said(CLIENT.format(own, before), "submit.py") == found
+
+
 @pytest.mark.parametrize(("value", "wrong"), [("0x8012", 1), ("32786", 1), ("1", 0), ("127", 0)])
 def test_places_of_partition_keys(value, wrong):
     text = f"export NCCL_IB_PKEY={value}\ntorchrun --standalone --nproc-per-node=8 t.py\n"

@@ -108,6 +108,9 @@ def _call(node: ast.Call, reader: _Dictionaries) -> Iterator[Child]:
     if name == "init" and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "ray":
         yield from _ray(node, keywords, reader)
         return
+    if name == "submit_job" and "entrypoint" in keywords:
+        yield from _submitted(node, keywords, reader)
+        return
     if name in _ON_HOSTS and reader.connects and node.args and not _of_module(node.func):
         text = reader.constants.text(reader.constants.resolve(node.args[0]))
         if re.search(r"\b(?:torchrun|torch\.distributed|accelerate|deepspeed)\b", text):
@@ -127,6 +130,23 @@ def keys_of(keywords: dict[str, ast.expr]) -> set[str]:
 
 def _ray(node: ast.Call, keywords: dict[str, ast.expr], reader: _Dictionaries) -> Iterator[Child]:
     """Workers of a cluster that runs already don't see the driver's os.environ."""
+    pairs, known = _runtime_environment(keywords, reader)
+    elsewhere = "address" in keywords or bool(node.args)
+    why = "the workers of a Ray cluster don't see the driver's os.environ"
+    yield Child(node, pairs, fresh=elsewhere and known, starts=elsewhere and known, why=why)
+
+
+def _submitted(node: ast.Call, keywords: dict[str, ast.expr], reader: _Dictionaries) -> Iterator[Child]:
+    """`client.submit_job(entrypoint=…, runtime_env=…)`: the cluster runs it, with nothing of this program."""
+    pairs, known = _runtime_environment(keywords, reader)
+    text = reader.constants.text(reader.constants.resolve(keywords["entrypoint"]))
+    script = f"ray job submit --runtime-env x -- {text}", keywords["entrypoint"].lineno
+    why = "the job runs on the cluster, which does not see the os.environ of the program that submits it"
+    yield Child(node, pairs, fresh=known, starts=known, script=script, why=why)
+
+
+def _runtime_environment(keywords: dict[str, ast.expr], reader: _Dictionaries) -> tuple[list[Pair], bool]:
+    """The env_vars of a call, and whether that is all of them."""
     environment = reader.constants.resolve(keywords["runtime_env"]) if "runtime_env" in keywords else None
     pairs: list[Pair] = []
     for key, value in (
@@ -134,10 +154,7 @@ def _ray(node: ast.Call, keywords: dict[str, ast.expr], reader: _Dictionaries) -
     ):
         if isinstance(key, ast.Constant) and key.value == "env_vars":
             pairs = reader.pairs(value)[0]
-    elsewhere = "address" in keywords or bool(node.args)
-    known = environment is None or isinstance(environment, ast.Dict)
-    why = "the workers of a Ray cluster don't see the driver's os.environ"
-    yield Child(node, pairs, fresh=elsewhere and known, starts=elsewhere and known, why=why)
+    return pairs, environment is None or isinstance(environment, ast.Dict)
 
 
 def _started(node: ast.Call, name: str, keywords: dict[str, ast.expr], reader: _Dictionaries) -> Child:

@@ -204,6 +204,9 @@ class _Program(Struct):
                 self.gone_at_once(found)
             else:
                 self.rounds(child, text, found)
+                if text.startswith("ray "):
+                    passed = {name for name, _, _ in child.pairs}
+                    found.lost[:] = [lost for lost in found.lost if lost.name not in passed]
                 self.take(found, scope, child.node)
 
     def rounds(self, child: Child, text: str, found: SettingsFile) -> None:
