@@ -21,8 +21,9 @@ from whichrank.source._environ import environ_names, removed, sets
 from whichrank.source._thrown_away import wasted
 from whichrank.source.alternatives import in_programs as ways_of
 from whichrank.source.nodes import last_name
-from whichrank.source.places import host_loops, left_as_text, texts_of_objects
+from whichrank.source.places import left_as_text, texts_of_objects
 from whichrank.source.places.early_copies import filled_late, missed
+from whichrank.source.places.host_loops import HostLoops
 from whichrank.source.shell.embedded import Given, run_command, run_script
 
 KIND = "python"
@@ -63,6 +64,7 @@ class _Program(Struct):
     rows: dict[str, int] | None = None
     """Name -> the line that has NAME=, or 0 for several."""
     ways: ways_of.Ways = field(default_factory=dict)
+    loops: HostLoops | None = None
 
     def ref(self, node: ast.AST | int) -> Ref:
         line = node if isinstance(node, int) else getattr(node, "lineno", 1)
@@ -211,7 +213,9 @@ class _Program(Struct):
 
     def rounds(self, child: Child, text: str, found: SettingsFile) -> None:
         """A command that goes to every host of a list."""
-        if found.launches and host_loops.goes_round(child.node, text, self.tree):
+        if found.launches and self.loops is None:
+            self.loops = HostLoops(self.tree)
+        if found.launches and self.loops is not None and self.loops.hold(child.node, text):
             for launch in found.launches:
                 launch.everywhere = launch.spread = True
 

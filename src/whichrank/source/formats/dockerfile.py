@@ -6,7 +6,7 @@ Only the last stage and those that it is built from make the image; what other s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
@@ -160,10 +160,11 @@ class _Image(Struct):
         """What a stage that the image only copies files from sets, and the image itself does not."""
         rows = [(name, body) for index in built for name, body, _ in stages[index].instructions]
         program = " ".join(body for name, body in rows if name in {"ENTRYPOINT", "CMD"})
-        copies = [body for name, body in rows if name == "COPY"]
+        copies = _copies(body for name, body in rows if name == "COPY")
         carried = {a.name for a in self.out.assignments}
         for index, stage in enumerate(stages):
-            if index in built or not any(_trains(stage.name, body, program) for body in _from(stage, index, copies)):
+            taken = [*copies.get(stage.name, ()), *copies.get(str(index), ())]
+            if index in built or not any(_trains(stage.name, body, program) for body in taken):
                 continue
             inner = _Image(SettingsFile.empty(self.out.label, KIND), self.lines)
             for instruction, body, line in stage.instructions:
@@ -254,12 +255,13 @@ class _Image(Struct):
         self.out.launches += found.launches
 
 
-def _from(stage: _Stage, index: int, copies: list[str]) -> Iterator[str]:
-    """The COPY instructions that take files from this stage."""
-    for body in copies:
-        source = re.search(r"--from=(\S+)", body)
-        if source is not None and source[1].lower() in {stage.name, str(index)}:
-            yield body
+def _copies(bodies: Iterable[str]) -> dict[str, list[str]]:
+    """COPY instructions by the stage that they take files from."""
+    found: dict[str, list[str]] = {}
+    for body in bodies:
+        if (source := re.search(r"--from=(\S+)", body)) is not None:
+            found.setdefault(source[1].lower(), []).append(body)
+    return found
 
 
 _TOOLS = re.compile(r"(?:^|[-_.])(?:tests?|testing|tools?|utils?|ci|lint|debug|perf|bench\w{0,12}|docs?)(?:[-_.\d]|$)")

@@ -10,26 +10,32 @@ from whichrank.source.nodes import walk
 
 _CLIENT = re.compile(r"(?:\S{0,200}/)?(?:ssh|rsh|kubectl|oc)\s")
 _HOST = re.compile(r"\w{0,40}(?:host|node|machine|worker|server|addr|ip|pod|target|box)\w{0,20}", re.IGNORECASE)
+_MOST_FUNCTIONS = 1_000
 
 
-def goes_round(call: ast.AST, text: str, tree: ast.Module) -> bool:
-    """The command goes to a host that the program takes from a list, or that a function is told."""
-    if not isinstance(call, ast.Call) or not call.args or not _CLIENT.match(text):
-        return False
-    if text.startswith(f"ssh {UNKNOWN}"):
-        return True  # a connection to whichever host it was opened to
-    first = call.args[0]
-    items = first.elts if isinstance(first, ast.List | ast.Tuple) else getattr(first, "values", [first])
-    named = {each.id for item in items for each in _names(item)}
-    rounds = {each.id for node in walk(tree) for each in _targets(node)}
-    told = {
-        each.arg
-        for node in walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.lineno <= call.lineno <= (node.end_lineno or 0)
-        for each in node.args.args
-    }
-    return bool(named & rounds) or any(_HOST.fullmatch(name) for name in named & told)
+class HostLoops:
+    """The loops and functions of a program, looked up once."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.rounds: set[str] = set()
+        self.told: list[tuple[int, int, set[str]]] = []
+        for node in walk(tree):
+            self.rounds.update(each.id for each in _targets(node))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(self.told) < _MOST_FUNCTIONS:
+                names = {each.arg for each in node.args.args if _HOST.fullmatch(each.arg)}
+                self.told += [(node.lineno, node.end_lineno or 0, names)] if names else []
+
+    def hold(self, call: ast.AST, text: str) -> bool:
+        """The command goes to a host that the program takes from a list, or that a function is told."""
+        if not isinstance(call, ast.Call) or not call.args or not _CLIENT.match(text):
+            return False
+        if text.startswith(f"ssh {UNKNOWN}"):
+            return True  # a connection to whichever host it was opened to
+        first = call.args[0]
+        items = first.elts if isinstance(first, ast.List | ast.Tuple) else getattr(first, "values", [first])
+        named = {each.id for item in items for each in _names(item)}
+        told = [names for start, end, names in self.told if start <= call.lineno <= end]
+        return bool(named & self.rounds) or any(named & names for names in told)
 
 
 def _names(item: ast.AST) -> list[ast.Name]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from functools import cached_property
 
 from whichrank.facts.variables.environment import catalogue, counts
 from whichrank.facts.variables.releases import Release
@@ -137,6 +138,11 @@ class Interpreter:
         index = line - (self.first_line if label == self.out.label else 1)
         quote = lines[index].strip() if lines and 0 <= index < len(lines) else ""
         return Ref(label, f"line {line}", quote[:QUOTE_LIMIT])
+
+    @cached_property
+    def dumped_files(self) -> dict[str, str]:
+        """Files that hold a print of the environment -> the command that made it."""
+        return launchers.files_of_prints(self.lines)
 
     @property
     def away(self) -> bool:

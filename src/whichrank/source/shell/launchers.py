@@ -18,7 +18,7 @@ from whichrank.source.shell.passage import (
     option_values,
     pairs_of,
 )
-from whichrank.source.shell.remote import or_printed, prints_environment, prints_in
+from whichrank.source.shell.remote import files_of_prints, or_printed, prints_environment, prints_in
 from whichrank.source.shell.words import Field
 
 
@@ -198,5 +198,5 @@ def _shell(command: list[Field]) -> Passage | None:
     return None
 
 
-__all__ = ["Passage", "base", "is_training", "or_printed", "passage", "passes_unknown", "prints_environment",
-           "prints_in"]  # fmt: skip
+__all__ = ["Passage", "base", "files_of_prints", "is_training", "or_printed", "passage", "passes_unknown",
+           "prints_environment", "prints_in"]  # fmt: skip

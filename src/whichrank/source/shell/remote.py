@@ -173,19 +173,21 @@ _SOURCES = re.compile(r"(?:^|[\s;&\"'])(?:source|\.)\s{1,4}[\"']?([^\s\"';&)]{1,
 _MOST_LINES = 5_000
 
 
-def prints_into(files: str, lines: Sequence[str]) -> list[str]:
-    """The commands of this kind whose output went into a file that a remote command sources."""
-    wanted = {path.rsplit("/", 1)[-1] for path in _SOURCES.findall(files)}
-    rows = [_INTO_FILE.search(line[:2000]) for line in lines[:_MOST_LINES]] if wanted else []
-    return [row[1] for row in rows if row and row[2].rsplit("/", 1)[-1] in wanted]
+def files_of_prints(lines: Sequence[str]) -> dict[str, str]:
+    """Files that the output of such a command goes to, by name: `env | grep ^NCCL_ > job.env`."""
+    rows = [_INTO_FILE.search(line[:2000]) for line in lines[:_MOST_LINES] if ">" in line]
+    return {row[2].rsplit("/", 1)[-1]: row[1] for row in rows if row}
 
 
-def or_printed(passes: Passes, rest: Sequence[Field], dumps: Mapping[str, str], lines: Sequence[str]) -> Passes | None:
+def or_printed(
+    passes: Passes, rest: Sequence[Field], dumps: Mapping[str, str], files: Mapping[str, str]
+) -> Passes | None:
     """What gets through where a remote command begins with a print of this environment; None for everything."""
     text, raw = " ".join(field.text for field in rest), " ".join(field.raw for field in rest)
     if re.search(rf"(?:^|[\s;])(?:export|env)\s+{UNKNOWN}|{UNKNOWN}=", text):
         return None
-    prints = [*prints_in(raw, dumps), *prints_into(raw or text, lines)]
+    sourced = {path.rsplit("/", 1)[-1] for path in _SOURCES.findall(raw or text)} if files else set()
+    prints = [*prints_in(raw, dumps), *(command for name, command in files.items() if name in sourced)]
     prints += [direct] if (direct := prints_environment(raw)) else []
     if not prints:
         return passes

@@ -166,7 +166,7 @@ def beyond(shell: Interpreter, command: list[Field], found: launchers.Passage, e
         found = found if nodes.said.startswith(("--nodes", "-N")) else remote.of_a_job(command, found)
     passes = None if launchers.passes_unknown(command, found.rest) else found.passes
     if found.remote and found.script and passes is not None:
-        passes = launchers.or_printed(passes, found.rest, shell.dumps, shell.lines)
+        passes = launchers.or_printed(passes, found.rest, shell.dumps, shell.dumped_files)
     cut = Cut(found.why, found.fix, command[0].line, found.remote) if found.why else None
     inner = env.through(passes, cut)
     if program in {"singularity", "apptainer"}:
