@@ -227,6 +227,12 @@ DOCKER = (
         (SERVICE.format("hostname", "t", "ens3"), "compose.yaml", 1),
         (SERVICE.format("network_mode", "host", "ens3"), "compose.yaml", 0),
         (SERVICE.format("hostname", "t", "eth0"), "compose.yaml", 0),
+        (
+            SERVICE.format("networks", "[n]", "ens3") + "networks: {n: {external: true, name: host}}\n",
+            "compose.yaml",
+            0,
+        ),
+        (SERVICE.format("networks", "[n]", "ens3") + "networks: {n: {driver: bridge}}\n", "compose.yaml", 1),
         (DOCKER.format(""), "go.sh", 1),
         (DOCKER.format("--network host"), "go.sh", 0),
         (DOCKER.format("$OPTIONS"), "go.sh", 0),

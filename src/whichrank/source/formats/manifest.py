@@ -273,7 +273,7 @@ class Manifest(Struct):
         if not judged:
             return
         if self.form == "compose":
-            self.networks = pod_networks.of_service(node)
+            self.networks = pod_networks.of_service(node, self.root)
         pod_networks.check(self, given)
         self.started(node, scope, given, path)
         many_pods.check(self, node, given)

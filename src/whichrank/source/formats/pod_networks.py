@@ -86,17 +86,25 @@ def of_values(values: Node) -> Networks | None:
     return Networks(frozenset({"eth0", "lo"}), others[0][0].line, f"by {others[0][0].text}", sure=False)
 
 
-def of_service(service: Node) -> Networks | None:
+def of_service(service: Node, root: Node) -> Networks | None:
     """A service of compose on networks of docker: eth0 and so on, one for each of them."""
     mode, networks = service.get("network_mode"), service.get("networks")
     if (mode is not None and mode.text != "bridge") or service.get("extends") is not None:
         return None
     named = networks is not None and any(each.get("interface_name") is not None for _, each in networks.entries())
     count = len(networks.items or networks.pairs) if networks is not None else 1
-    if named:
+    if named or (networks is not None and _is_host(networks, root)):
         return None
     names = frozenset({"lo", *(f"eth{number}" for number in range(max(count, 1)))})
     return Networks(names, service.line, "as it is not on the host's network", sure=False, who="container")
+
+
+def _is_host(networks: Node, root: Node) -> bool:
+    """One of these is the host's own network under another name: `{external: true, name: host}`."""
+    chosen = {item.text for item in networks.items} | {key.text for key, _ in networks.entries()}
+    defined = root.get("networks")
+    names = [(key.text, each.get("name")) for key, each in defined.entries()] if defined is not None else []
+    return "host" in chosen or any(key in chosen and name is not None and name.text == "host" for key, name in names)
 
 
 def _names(text: str) -> list[str]:
