@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from whichrank.facts.variables.environment import catalogue, in_family
+from whichrank.records.settings import UNKNOWN
 from whichrank.source._constants import Constants, returns
 from whichrank.source._environ import Pair, is_environ, named
 from whichrank.source._names_only import names_only
@@ -17,6 +19,9 @@ _STARTS = frozenset({
     "run", "Popen", "call", "check_call", "check_output", "execve", "execvpe", "execle", "execlpe", "spawnve",
     "spawnvpe", "create_subprocess_exec", "create_subprocess_shell", "system", "popen", "getoutput",
 })  # fmt: skip
+_ON_HOSTS = frozenset({"exec_command", "run", "sudo", "create_process", "run_command"})
+"""Methods of connections to other hosts that run a command there."""
+_CONNECTIONS = frozenset({"paramiko", "fabric", "asyncssh", "pssh", "parallel_ssh", "fabric2"})
 _MODULES = frozenset({"subprocess", "os", "sp", "asyncio", "sh"})
 
 
@@ -38,12 +43,21 @@ class Child(NamedTuple):
 def children(tree: ast.AST, constants: Constants, environ: frozenset[str]) -> Iterator[Child]:
     """Every environment that goes to other processes; each dictionary once."""
     seen: set[int] = set()
-    reader = _Dictionaries(constants, environ, names_only(tree, constants))
+    reader = _Dictionaries(constants, environ, names_only(tree, constants), _connects(tree))
     for node in ast.walk(tree):
         for child in _found(node, reader):
             pairs = [pair for pair in child.pairs if id(pair[2]) not in seen]
             seen.update(id(pair[2]) for pair in pairs)
             yield child._replace(pairs=child.pairs if child.starts else pairs)
+
+
+def _connects(tree: ast.AST) -> bool:
+    """The program imports a library for commands on other hosts."""
+    return any(
+        (isinstance(node, ast.Import) and any(name.name.split(".")[0] in _CONNECTIONS for name in node.names))
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in _CONNECTIONS)
+        for node in ast.walk(tree)
+    )
 
 
 def _found(node: ast.AST, reader: _Dictionaries) -> Iterator[Child]:
@@ -94,6 +108,14 @@ def _call(node: ast.Call, reader: _Dictionaries) -> Iterator[Child]:
     if name == "init" and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "ray":
         yield from _ray(node, keywords, reader)
         return
+    if name == "submit_job" and "entrypoint" in keywords:
+        yield from _submitted(node, keywords, reader)
+        return
+    if name in _ON_HOSTS and reader.connects and node.args and not _of_module(node.func):
+        text = reader.constants.text(reader.constants.resolve(node.args[0]))
+        if re.search(r"\b(?:torchrun|torch\.distributed|accelerate|deepspeed)\b", text):
+            yield Child(node, [], False, True, script=(f"ssh {UNKNOWN} {shlex.quote(text)}", node.args[0].lineno))
+        return
     if name in _STARTS and _of_module(node.func):
         yield _started(node, name, keywords, reader)
         return
@@ -108,6 +130,23 @@ def keys_of(keywords: dict[str, ast.expr]) -> set[str]:
 
 def _ray(node: ast.Call, keywords: dict[str, ast.expr], reader: _Dictionaries) -> Iterator[Child]:
     """Workers of a cluster that runs already don't see the driver's os.environ."""
+    pairs, known = _runtime_environment(keywords, reader)
+    elsewhere = "address" in keywords or bool(node.args)
+    why = "the workers of a Ray cluster don't see the driver's os.environ"
+    yield Child(node, pairs, fresh=elsewhere and known, starts=elsewhere and known, why=why)
+
+
+def _submitted(node: ast.Call, keywords: dict[str, ast.expr], reader: _Dictionaries) -> Iterator[Child]:
+    """`client.submit_job(entrypoint=…, runtime_env=…)`: the cluster runs it, with nothing of this program."""
+    pairs, known = _runtime_environment(keywords, reader)
+    text = reader.constants.text(reader.constants.resolve(keywords["entrypoint"]))
+    script = f"ray job submit --runtime-env x -- {text}", keywords["entrypoint"].lineno
+    why = "the job runs on the cluster, which does not see the os.environ of the program that submits it"
+    yield Child(node, pairs, fresh=known, starts=known, script=script, why=why)
+
+
+def _runtime_environment(keywords: dict[str, ast.expr], reader: _Dictionaries) -> tuple[list[Pair], bool]:
+    """The env_vars of a call, and whether that is all of them."""
     environment = reader.constants.resolve(keywords["runtime_env"]) if "runtime_env" in keywords else None
     pairs: list[Pair] = []
     for key, value in (
@@ -115,10 +154,7 @@ def _ray(node: ast.Call, keywords: dict[str, ast.expr], reader: _Dictionaries) -
     ):
         if isinstance(key, ast.Constant) and key.value == "env_vars":
             pairs = reader.pairs(value)[0]
-    elsewhere = "address" in keywords or bool(node.args)
-    known = environment is None or isinstance(environment, ast.Dict)
-    why = "the workers of a Ray cluster don't see the driver's os.environ"
-    yield Child(node, pairs, fresh=elsewhere and known, starts=elsewhere and known, why=why)
+    return pairs, environment is None or isinstance(environment, ast.Dict)
 
 
 def _started(node: ast.Call, name: str, keywords: dict[str, ast.expr], reader: _Dictionaries) -> Child:
@@ -151,8 +187,11 @@ def _of_module(func: ast.expr) -> bool:
 class _Dictionaries:
     """Dictionaries taken apart: their pairs, and whether os.environ is not among what they are made of."""
 
-    def __init__(self, constants: Constants, environ: frozenset[str], names_only: frozenset[int]) -> None:
+    def __init__(
+        self, constants: Constants, environ: frozenset[str], names_only: frozenset[int], connects: bool
+    ) -> None:
         self.constants, self.environ, self.names_only = constants, environ, names_only
+        self.connects = connects
 
     def pairs(self, node: ast.expr, depth: int = 0) -> tuple[list[Pair], bool]:
         if depth > 6 or is_environ(node, self.environ):

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from whichrank.records.settings import UNKNOWN
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import last_name, walk
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 DEPTH_LIMIT = 8
@@ -110,8 +110,10 @@ class Constants(Struct):
         if isinstance(node, ast.JoinedStr):
             parts = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
             return _together(self.text(part, depth + 1) for part in parts)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return _together(self.text(part, depth + 1) for part in (node.left, node.right))
+        if isinstance(node, ast.BinOp):
+            path = isinstance(node.op, ast.Div) and isinstance(getattr(node.right, "value", None), str)
+            both = (self.text(node.left, depth + 1), "/" if path else "", self.text(node.right, depth + 1))
+            return _together(both) if path or isinstance(node.op, ast.Add) else UNKNOWN
         if isinstance(node, ast.Call):
             return self._called(node, depth)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
@@ -131,21 +133,26 @@ class Constants(Struct):
         if isinstance(node.func, ast.Name) and node.func.id in self.functions:
             returned = list(returns(self.functions[node.func.id]))
             return self.text(returned[0], depth + 1) if len(returned) == 1 else UNKNOWN
+        if last_name(node.func) == "quote" and len(node.args) == 1:
+            return self.text(node.args[0], depth + 1)
         # os.environ.get("X", "default") and os.getenv: the default is what the file says.
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if (joined := self.joined(node, depth + 1)) is not None:
-            between = self.text(node.func.value, depth + 1) if isinstance(node.func, ast.Attribute) else ""
+            with_ = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            between = " " if is_shlex(with_) else self.text(with_, depth + 1)
             return _together(part for text, _ in joined for part in (between, text)).removeprefix(between)
         if name in {"get", "getenv"} and len(node.args) == 2:
             return self.text(node.args[1], depth + 1)
         return UNKNOWN
 
     def joined(self, node: ast.expr, depth: int = 0) -> list[tuple[str, int]] | None:
-        """The words of `" ".join(words)`."""
+        """The words of `" ".join(words)`, or of `shlex.join(words)`."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 1:
             return None
         between = node.func.value
-        text = node.func.attr == "join" and isinstance(between, ast.Constant) and isinstance(between.value, str)
+        text = node.func.attr == "join" and (
+            (isinstance(between, ast.Constant) and isinstance(between.value, str)) or is_shlex(between)
+        )
         return self.strings(node.args[0], depth) if text else None
 
     def strings(self, node: ast.expr, depth: int = 0) -> list[tuple[str, int]] | None:
@@ -169,6 +176,10 @@ class Constants(Struct):
             else:
                 words.append((self.text(item, depth + 1), item.lineno))
         return words
+
+
+def is_shlex(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "shlex"
 
 
 def _together(parts: Iterable[str]) -> str:

@@ -38,7 +38,7 @@ def _has_memory(launch: Launch) -> bool:
 
 
 def _one(launch: Launch, *, beside: bool, here: bool) -> Iterator[Clash]:
-    if launch.several and not here:
+    if (launch.several or (launch.spread and launch.everywhere)) and not here:
         yield from _addresses(launch)
     if launch.several:
         yield from _left_out(launch)

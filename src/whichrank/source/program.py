@@ -23,6 +23,7 @@ from whichrank.source.alternatives import in_programs as ways_of
 from whichrank.source.nodes import last_name
 from whichrank.source.places import left_as_text, texts_of_objects
 from whichrank.source.places.early_copies import filled_late, missed
+from whichrank.source.places.host_loops import HostLoops
 from whichrank.source.shell.embedded import Given, run_command, run_script
 
 KIND = "python"
@@ -63,6 +64,7 @@ class _Program(Struct):
     rows: dict[str, int] | None = None
     """Name -> the line that has NAME=, or 0 for several."""
     ways: ways_of.Ways = field(default_factory=dict)
+    loops: HostLoops | None = None
 
     def ref(self, node: ast.AST | int) -> Ref:
         line = node if isinstance(node, int) else getattr(node, "lineno", 1)
@@ -193,6 +195,7 @@ class _Program(Struct):
             if found.note or _own_interpreter(child.node):
                 self.replaced(child)
             self.of_a_client(child)
+            self.rounds(child, " ".join(text for text, _ in child.words), found)
             self.take(found, scope, child.node)
         elif child.script:
             text, line = child.script
@@ -202,7 +205,19 @@ class _Program(Struct):
             if _ONLY_EXPORTS.fullmatch(text):
                 self.gone_at_once(found)
             else:
+                self.rounds(child, text, found)
+                if text.startswith("ray "):
+                    passed = {name for name, _, _ in child.pairs}
+                    found.lost[:] = [lost for lost in found.lost if lost.name not in passed]
                 self.take(found, scope, child.node)
+
+    def rounds(self, child: Child, text: str, found: SettingsFile) -> None:
+        """A command that goes to every host of a list."""
+        if found.launches and self.loops is None:
+            self.loops = HostLoops(self.tree)
+        if found.launches and self.loops is not None and self.loops.hold(child.node, text):
+            for launch in found.launches:
+                launch.everywhere = launch.spread = True
 
     def numbers(self, given: dict[str, tuple[ast.expr, ast.AST]]) -> None:
         clash = rank_numbers.in_program(given, self.constants, self.ref)

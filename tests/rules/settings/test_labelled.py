@@ -31,6 +31,7 @@ FOLDERS = [
     unpacked("launch_round_15.tar.xz") / "launch_round_15",
     unpacked("launch_round_16.tar.xz") / "launch_round_16",
     unpacked("launch_round_18.tar.xz") / "launch_round_18",
+    unpacked("launch_round_19.tar.xz") / "launch_round_19",
 ]
 
 

@@ -80,6 +80,15 @@ def _nccl_warps(variable: Variable, value: str) -> Problem | None:
     return found
 
 
+def _nccl_index(variable: Variable, value: str) -> Problem | None:
+    """A place in a table of the device; keys themselves are written in hex, and are larger than a table is long."""
+    read = number(value)
+    hexadecimal = re.fullmatch(r"\s*0[xX][0-9a-fA-F]{2,}\s*", value)
+    if read is not None and (hexadecimal or read > int(variable.values[2])):
+        return Problem(f"it is an index into the device's table of keys, not a key: '{value}' is place {read}")
+    return _nccl_int(variable, value)
+
+
 def _not_words(variable: Variable, value: str) -> Problem | None:
     if value.lower() not in variable.values:
         return None
@@ -267,6 +276,7 @@ def _unknown_words(variable: Variable, words: list[str]) -> Problem | None:
 _CHECKS = {
     "nccl_int": _nccl_int,
     "nccl_warps": _nccl_warps,
+    "nccl_index": _nccl_index,
     "not_words": _not_words,
     "host_port": _host_port,
     "options": _options,

@@ -8,20 +8,21 @@ scheduler has places for, a launcher per rank that starts ranks itself, more thr
 host runs and that says the same host number, its own host's name or a port of its own on each of them; $SLURM_PROCID
 (and its like) filled in before the tasks exist; WORLD_SIZE of one host; a list of hosts as an address; options of
 torchrun behind the script; two jobs on one port; directives behind the first command; too little /dev/shm or locked
-memory; an interface that the pod does not have; a branch on the rank that gives ranks different values of what all must
-share; a loopback address for several hosts; launch lines of one job that name different meeting points, the same number
-twice, or fewer members than they wait for; branches on the host's number that meet at different ports; RANK that counts
-on its own host only; a batch of DeepSpeed that is not the product of its parts; a host that stands twice in DeepSpeed's
-hostfile; settings of NCCL where every program communicates by gloo; configurations of DeepSpeed and Accelerate that
-these refuse or ignore; loader workers on the 64 MiB of /dev/shm that containers have by default; workers that are left
-more time to stop than what stops them; a batch script that starts torchrun on its first host only; units that hide the
-GPUs or the network; pods of an indexed job that don't run together; lines of $PBS_NODEFILE counted as hosts, where each
-rank has one; the last host of a list as the meeting point, while rank 0 is on the first; tasks of srun that are not the
-devices of Lightning's trainer (its options, its configuration or its program); services of compose that look for each
-other at localhost; pods that name themselves as the meeting point; the same NCCL_HOSTID on all hosts; `^` in front of
-all interfaces that the file's own comments name; variables that count processes given as a number of hosts, and the
-other way round; branches on a host's name, or lines for single hosts, that differ in what all must share; timeouts of
-process groups in another unit than they are read in.
+memory; an interface that the pod or container does not have; more workers of Ray than its pods have GPUs for; a branch
+on the rank that gives ranks different values of what all must share; a loopback address for several hosts; launch lines
+of one job that name different meeting points, the same number twice, or fewer members than they wait for; branches on
+the host's number that meet at different ports; RANK that counts on its own host only; a batch of DeepSpeed that is not
+the product of its parts; a host that stands twice in DeepSpeed's hostfile; settings of NCCL where every program
+communicates by gloo; configurations of DeepSpeed and Accelerate that these refuse or ignore; loader workers on the 64
+MiB of /dev/shm that containers have by default; workers that are left more time to stop than what stops them; a batch
+script that starts torchrun on its first host only; units that hide the GPUs or the network; pods of an indexed job that
+don't run together; lines of $PBS_NODEFILE counted as hosts, where each rank has one; the last host of a list as the
+meeting point, while rank 0 is on the first; tasks of srun that are not the devices of Lightning's trainer (its options,
+its configuration or its program); services of compose that look for each other at localhost; pods that name themselves
+as the meeting point; the same NCCL_HOSTID on all hosts; `^` in front of all interfaces that the file's own comments
+name; variables that count processes given as a number of hosts, and the other way round; branches on a host's name, or
+lines for single hosts, that differ in what all must share; timeouts of process groups in another unit than they are
+read in.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.

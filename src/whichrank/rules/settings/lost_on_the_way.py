@@ -9,7 +9,9 @@ that no shell reads (.env files, ENV of Dockerfiles, manifests, os.environ); tex
 settings that come after the copy of os.environ which the workers get; env= of an ssh client; a prefix in envFrom;
 values that a template puts in without quotes; the index of a pod that has none; settings that only an init container, a
 container beside the one with the GPUs, the head of a Ray cluster or tasks of Determined without GPUs have; copies of
-os.environ that are filled and thrown away; ConfigMaps and blocks of compose that no container takes.
+os.environ that are filled and thrown away; ConfigMaps and blocks of compose that no container takes; `${NAME}` in files
+that docker run --env-file or systemd read; settings in front of the entry point of a Ray job, which its driver alone
+gets; names that a script's own list for other hosts leaves out.
 
 Why it happens: every format has its own way of reading NAME=VALUE.
 

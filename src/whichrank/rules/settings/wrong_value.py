@@ -3,7 +3,7 @@
 What it finds: words where NCCL reads numbers (`NCCL_IB_DISABLE=true` is 0), sizes with units (`4M` is 4),
 octal numbers, numbers out of range, levels in the wrong case (`NCCL_P2P_LEVEL=nvl` is ignored), unknown
 subsystems, algorithms and protocols, typographic quotes, MASTER_ADDR with a port or a scheme, seconds where
-milliseconds or minutes are read and the other way round.
+milliseconds or minutes are read and the other way round; a partition key where its place in the table is read.
 
 Why it happens: NCCL reads numbers with strtoll and says nothing about what is left over.
 

@@ -6,7 +6,7 @@ Only the last stage and those that it is built from make the image; what other s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
@@ -14,6 +14,7 @@ from whichrank.facts.variables.environment import catalogue, is_read
 from whichrank.facts.variables.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, Lost, SettingsFile
+from whichrank.source.alternatives.in_scripts import is_measurement
 from whichrank.source.places import left_as_text
 from whichrank.source.shell.embedded import IN_BRACKETS, Given, run_command, run_script
 from whichrank.source.shell.tokens import split_words
@@ -157,11 +158,13 @@ class _Image(Struct):
 
     def other_stages(self, stages: list[_Stage], built: list[int]) -> None:
         """What a stage that the image only copies files from sets, and the image itself does not."""
-        text = "\n".join(body for index in built for name, body, _ in stages[index].instructions if name == "COPY")
-        sources = {name.lower() for name in re.findall(r"--from=(\S+)", text)}
+        rows = [(name, body) for index in built for name, body, _ in stages[index].instructions]
+        program = " ".join(body for name, body in rows if name in {"ENTRYPOINT", "CMD"})
+        copies = _copies(body for name, body in rows if name == "COPY")
         carried = {a.name for a in self.out.assignments}
         for index, stage in enumerate(stages):
-            if index in built or not {stage.name, str(index)} & sources:
+            taken = [*copies.get(stage.name, ()), *copies.get(str(index), ())]
+            if index in built or not any(_trains(stage.name, body, program) for body in taken):
                 continue
             inner = _Image(SettingsFile.empty(self.out.label, KIND), self.lines)
             for instruction, body, line in stage.instructions:
@@ -250,6 +253,30 @@ class _Image(Struct):
         self.out.assignments += [a._replace(scope=self.scope) for a in found.assignments]
         self.out.lost += found.lost
         self.out.launches += found.launches
+
+
+def _copies(bodies: Iterable[str]) -> dict[str, list[str]]:
+    """COPY instructions by the stage that they take files from."""
+    found: dict[str, list[str]] = {}
+    for body in bodies:
+        if (source := re.search(r"--from=(\S+)", body)) is not None:
+            found.setdefault(source[1].lower(), []).append(body)
+    return found
+
+
+_TOOLS = re.compile(r"(?:^|[-_.])(?:tests?|testing|tools?|utils?|ci|lint|debug|perf|bench\w{0,12}|docs?)(?:[-_.\d]|$)")
+_OF_THE_SYSTEM = re.compile(r"(?:/usr(?:/local)?)?/(?:s?bin|lib(?:64)?|include)(?:/|$)|/etc/")
+
+
+def _trains(stage: str, copy: str, program: str) -> bool:
+    """What is copied from a stage may be what trains: the program that the image starts, or what that needs.
+
+    A tool beside it, or one file for the folders of the system, has the settings of its own stage for itself."""
+    *sources, target = [word for word in copy.split() if not word.startswith("--")] or [""]
+    if any((name := source.rstrip("/").rsplit("/", 1)[-1]) and name in program for source in sources):
+        return True
+    tool = _TOOLS.search(stage) or is_measurement(sources)
+    return not tool and not _OF_THE_SYSTEM.match(target)
 
 
 def _script(body: str) -> str:

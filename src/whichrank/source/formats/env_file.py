@@ -22,6 +22,13 @@ _OF_A_SHELL = re.compile(
     r"|\$\(\(|^[ \t]{0,40}:[ \t]",
     re.MULTILINE | re.IGNORECASE,
 )
+# Who reads the file, as its comments say. Compose, dotenv and Apptainer have options of the same name and expand ${X}.
+_BY_DOCKER = re.compile(
+    r"^(?![^\n]{0,200}\b(?:compose|apptainer|singularity|dotenv|uv run)\b)[^\n]{0,200}--(?:from-)?env-file",
+    re.MULTILINE,
+)
+_BY_SYSTEMD = re.compile(r"^#[^\n]{0,200}\b(?:EnvironmentFile\b|systemd\b|\w{1,40}\.service\b)", re.MULTILINE)
+_REFERENCE = re.compile(r"\$(?:\{\w{1,80}[^}\n]{0,80}\}|[A-Za-z_]\w{0,80})")
 _READERS = "what loads such a file (docker, compose, systemd, dotenv)"
 _DOCUMENT = re.compile(r"(?:^|[^<])<<-?\s{0,4}[\"']?(\w{1,40})[\"']?\s{0,40}$")
 
@@ -45,7 +52,8 @@ def is_deepspeed(label: str) -> bool:
 def read(text: str, label: str) -> SettingsFile:
     """The variables of the file. Quotes are taken off as dotenv readers do; DeepSpeed and docker keep them."""
     out = SettingsFile.empty(label, KIND)
-    docker = bool(re.search(r"--env-file", text)) or "docker" in label.rsplit("/", 1)[-1]
+    docker = bool(_BY_DOCKER.search(text)) or "docker" in label.rsplit("/", 1)[-1]
+    reader = "docker run --env-file" if docker else "EnvironmentFile= of systemd" if _BY_SYSTEMD.search(text) else ""
     raw = is_deepspeed(label) or docker
     sourced = not raw and bool(_OF_A_SHELL.search(text))
     for number, line in _outside_documents(text):
@@ -56,8 +64,8 @@ def read(text: str, label: str) -> SettingsFile:
         ref = Ref(label, f"line {number}", line.strip()[:QUOTE_LIMIT])
         text_value = _value(value, raw=raw)
         if raw and exported:
-            reader = "docker" if docker else "DeepSpeed"
-            why = f"{reader} takes the whole text before '=' for the name: '{line.partition('=')[0]}'"
+            who = "docker" if docker else "DeepSpeed"
+            why = f"{who} takes the whole text before '=' for the name: '{line.partition('=')[0]}'"
             out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
             continue
         if (before or after) and not raw:
@@ -68,6 +76,9 @@ def read(text: str, label: str) -> SettingsFile:
             out.lost.append(Lost(name, ref, why, f"Write: {name}={_value(value, raw=False)}"))
             text_value = _value(value, raw=False)
         unknown = "$" in text_value
+        if reader and not sourced and counts(name) and (match := _REFERENCE.search(value)):
+            why = f"{reader} expands nothing: {match.group()} stays text"
+            out.lost.append(Lost(name, ref, why, "Write the value itself."))
         if not sourced and not value.startswith("'") and (lost := left_as_text.lost(name, value, ref, _READERS)):
             out.lost.append(lost)
         out.assignments.append(

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from whichrank.facts.variables.environment import is_read
+from whichrank.facts.variables.environment import in_family, is_read
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, How, Lost, SettingsFile
 from whichrank.source.formats import make_dollars, make_text
@@ -44,6 +44,10 @@ class Make(Struct):
     """Target -> values that hold in its recipe only."""
     started: set[str] = field(default_factory=set)
     """Alternatives that start ranks: recipes, each of which is a run of its own."""
+    reached: set[str] = field(default_factory=set)
+    """Exported variables that ranks of some recipe get."""
+    kept_back: list[Lost] = field(default_factory=list)
+    """Exported variables that do not get to other hosts, where the recipe has a list of its own for those."""
 
 
 Recipe = tuple[tuple[str, ...], list[tuple[int, str]]]
@@ -70,7 +74,9 @@ def read(text: str, label: str) -> SettingsFile:
 
 
 def one_run(make: Make) -> None:
-    """With one recipe that starts ranks, what is set there meets all that is exported."""
+    """What recipes have in common: which of the exported variables are for some of them alone, and, with one recipe
+    that starts ranks, that what is set there meets all that is exported."""
+    make.out.lost += [lost for lost in make.kept_back if lost.name not in make.reached]
     if len(make.started) < 2:
         make.out.assignments[:] = [a._replace(way="") if a.way in make.started else a for a in make.out.assignments]
 
@@ -206,7 +212,12 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given], values: 
             how: How = "build" if alone and a.how == "local" else a.how
             way = f"{run}, {a.way}" if a.way else run
             make.out.assignments.append(a._replace(how=how, scope=scope, way=way))
-        make.out.lost += [lost for lost in found.lost if lost not in make.out.lost]
+        exported = {item.name: item.line for item in given}
+        own_list = len({a.name for a in found.assignments if a.how == "export" and in_family(a.name)}) > 1
+        make.reached |= exported.keys() - {lost.name for lost in found.lost} if launched[index] else set()
+        for lost in found.lost:
+            chosen = make.kept_back if own_list and exported.get(lost.name) == lost.ref.line else make.out.lost
+            chosen += [lost] if lost not in chosen else []
         make.out.launches += found.launches
         make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
 

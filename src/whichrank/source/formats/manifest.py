@@ -20,7 +20,7 @@ from whichrank.source.formats import manifest_environment as variables
 from whichrank.source.formats import manifest_forms as forms
 from whichrank.source.formats import manifest_keys, other_parts, pod_networks, trainer_config, unused_parts
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node, parse
-from whichrank.source.places import many_pods
+from whichrank.source.places import many_pods, ray_jobs
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.allocation import Count as Size
 from whichrank.source.shell.embedded import Given, run_command, run_script
@@ -106,6 +106,7 @@ class Manifest(Struct):
         else:
             self.visit(self.root, self.group, (), 0)
         other_parts.tell(self)
+        ray_jobs.check(self)
         if self.form == "compose":
             forms.published_ports(self)
         if self.budget < 0:
@@ -146,7 +147,7 @@ class Manifest(Struct):
             self.out.launches.append(launch)
 
     def lost(self, name: str, line: int, why: str, fix: str, *, error: bool = False) -> None:
-        if counts(name):
+        if error or counts(name):  # an error is of the whole file, whoever reads the variable
             found = Lost(name, self.ref(line), why, fix, "error" if error else "warning")
             if found not in self.out.lost:
                 self.out.lost.append(found)
@@ -271,6 +272,8 @@ class Manifest(Struct):
             self.elsewhere += [other_parts.Elsewhere(g.name, self.ref(g.line), scope, part) for g in given]
         if not judged:
             return
+        if self.form == "compose":
+            self.networks = pod_networks.of_service(node, self.root)
         pod_networks.check(self, given)
         self.started(node, scope, given, path)
         many_pods.check(self, node, given)

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node
+from whichrank.source.places.container_interfaces import OF_HOSTS, VARIABLES
 from whichrank.source.shell.embedded import Given
 
 if TYPE_CHECKING:
     from whichrank.source.formats.manifest import Manifest
 
 _ANNOTATION = "k8s.v1.cni.cncf.io/networks"
-_VARIABLES = frozenset({"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"})
 
 
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "amd.com/gpu"})
-_OF_HOSTS = re.compile(r"=?(?:ib|bond|en[ospx])\w{0,14}$")
-"""Interfaces that hosts have; a pod that is attached to a network calls it net1 or by a name of its own."""
 _OF_NETWORKS = re.compile(r"network|cni|multus|interface|sriov|rdma", re.IGNORECASE)
 
 
@@ -34,6 +32,7 @@ class Networks(NamedTuple):
     said: str = "by its network annotation"
     sure: bool = True
     """False where nothing names them: an operator of the cluster may add others."""
+    who: str = "pod"
 
 
 def of(pod: Node) -> Networks | None:
@@ -71,14 +70,41 @@ def _attaches(pair: tuple[Node, Node]) -> bool:
 
 
 def of_values(values: Node) -> Networks | None:
-    """Values of a chart that say that its pods have no other networks: `hostNetwork: false`, `podNetworks: []`."""
+    """Values of a chart with the annotation of its pods, or that say that these have no other networks:
+    `hostNetwork: false`, `podNetworks: []`."""
     shares = values.get("hostNetwork")
+    for key, block in values.entries():
+        said = block.get(_ANNOTATION) if re.fullmatch(r"\w{0,40}[aA]nnotations", key.text) else None
+        if said is not None and said.kind == "scalar" and TEMPLATE not in said.text and _names(said.text):
+            names = frozenset({"eth0", "lo", *_names(said.text)})
+            return None if shares is not None and shares.text.lower() == "true" else Networks(names, said.line)
     if shares is None or shares.text.lower() != "false":
         return None
     others = [(key, value) for key, value in values.entries() if _OF_NETWORKS.search(key.text) and value is not shares]
     if not others or any(value.kind == "scalar" or value.items or value.pairs for _, value in others):
         return None
     return Networks(frozenset({"eth0", "lo"}), others[0][0].line, f"by {others[0][0].text}", sure=False)
+
+
+def of_service(service: Node, root: Node) -> Networks | None:
+    """A service of compose on networks of docker: eth0 and so on, one for each of them."""
+    mode, networks = service.get("network_mode"), service.get("networks")
+    if (mode is not None and mode.text != "bridge") or service.get("extends") is not None:
+        return None
+    named = networks is not None and any(each.get("interface_name") is not None for _, each in networks.entries())
+    count = len(networks.items or networks.pairs) if networks is not None else 1
+    if named or (networks is not None and _is_host(networks, root)):
+        return None
+    names = frozenset({"lo", *(f"eth{number}" for number in range(max(count, 1)))})
+    return Networks(names, service.line, "as it is not on the host's network", sure=False, who="container")
+
+
+def _is_host(networks: Node, root: Node) -> bool:
+    """One of these is the host's own network under another name: `{external: true, name: host}`."""
+    chosen = {item.text for item in networks.items} | {key.text for key, _ in networks.entries()}
+    defined = root.get("networks")
+    names = [(key.text, each.get("name")) for key, each in defined.entries()] if defined is not None else []
+    return "host" in chosen or any(key in chosen and name is not None and name.text == "host" for key, name in names)
 
 
 def _names(text: str) -> list[str]:
@@ -104,17 +130,17 @@ def _absent(networks: Networks, given: list[Given], ref: Callable[[int], Ref]) -
     """Variables that ask for an interface which the pod does not have."""
     for item in given:
         text = item.text
-        if item.name not in _VARIABLES or not text or UNKNOWN in text or "$" in text:
+        if item.name not in VARIABLES or not text or UNKNOWN in text or "$" in text:
             continue
         if text.startswith("^"):
             yield from _all_excluded(networks, item, ref)
             continue
-        if not networks.sure and not _OF_HOSTS.match(text):
+        if not networks.sure and not OF_HOSTS.match(text):
             continue
         exact = text.startswith("=") or item.name.startswith(("GLOO", "TP"))
         wanted = [name for name in re.split(r"[,\s]+", text.removeprefix("=")) if name]
         if not any(has == name if exact else has.startswith(name) for has in networks.names for name in wanted):
-            why = f"the pod has {', '.join(sorted(networks.names - {'lo'}))} {networks.said}, and no {text}"
+            why = f"the {networks.who} has {', '.join(sorted(networks.names - {'lo'}))} {networks.said}, and no {text}"
             fix = "Name one of these interfaces, or attach the network."
             yield Clash(item.name, ref(item.line), why, fix, (ref(networks.line),))
 
@@ -125,6 +151,6 @@ def _all_excluded(networks: Networks, item: Given, ref: Callable[[int], Ref]) ->
     names = [name for name in text.split(",") if name]
     if all(any(has == name if exact else has.startswith(name) for name in names) for has in networks.names):
         has = ", ".join(sorted(networks.names))
-        why = f"it excludes {has}, and the pod has no other interface {networks.said}"
+        why = f"it excludes {has}, and the {networks.who} has no other interface {networks.said}"
         fix = "Name the interface to use: =eth0."
         yield Clash(item.name, ref(item.line), why, fix, (ref(networks.line),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from functools import cached_property
 
 from whichrank.facts.variables.environment import catalogue, counts
 from whichrank.facts.variables.releases import Release
@@ -39,6 +40,7 @@ from whichrank.source.shell.syntax import (
     parse,
 )
 from whichrank.source.shell.tokens import Word
+from whichrank.source.shell.values import outputs
 from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expand, fields, pieces
 
 QUOTE_LIMIT = 300
@@ -100,7 +102,8 @@ class Interpreter:
         self.numbers: dict[str, tuple[str, int]] = {}  # RANK and WORLD_SIZE as they are written, with the line
         self.way, self.asked = "", False  # the branch that is followed, and whether somebody has to ask for it
         self.arguments: set[str] = set()  # variables that hold what the user of the script asks for
-        self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
+        self.dumps: dict[str, str] = {}  # variables and functions that print the environment -> the command that does
+        self.outputs: list[str] | None = None  # what the function that is followed for its output has printed
 
     def run(self, text: str) -> SettingsFile:
         script = parse(text, self.first_line)
@@ -135,6 +138,11 @@ class Interpreter:
         index = line - (self.first_line if label == self.out.label else 1)
         quote = lines[index].strip() if lines and 0 <= index < len(lines) else ""
         return Ref(label, f"line {line}", quote[:QUOTE_LIMIT])
+
+    @cached_property
+    def dumped_files(self) -> dict[str, str]:
+        """Files that hold a print of the environment -> the command that made it."""
+        return launchers.files_of_prints(self.lines)
 
     @property
     def away(self) -> bool:
@@ -253,6 +261,8 @@ class Interpreter:
             branches.case(self, node, env, sure=sure)
         else:
             self.functions[node.name] = node
+            if printed := outputs.prints_environment(node):
+                self.dumps[node.name] = printed
 
     # --- commands ---
 
@@ -277,6 +287,7 @@ class Interpreter:
         program = first.raw.strip("\"'").rsplit("/", 1)[-1]
         self.muted, kept = program in _PRINTS, self.muted
         if program in _DECLARE:
+            outputs.declared(self, node.words[count + 1 :], here)
             self.declare(program, node.words[count + 1 :], here, sure=sure)
         else:
             command = [f for word in node.words[count:] for f in fields(word, self.lookup(here))]
@@ -297,7 +308,9 @@ class Interpreter:
                 if piece.kind == "variable" and piece.operator in {":=", "="} and piece.text not in env.variables:
                     value = expand(piece.argument, self.lookup(env))._replace(fixed=False)
                     self.assign(piece.text, value, word.line, env, sure=True, exported=False)
-                elif piece.kind == "command" and re.search(r"torchrun|python|srun|mpirun|export ", piece.text):
+                elif piece.kind == "command":
+                    outputs.follow(self, piece.text, word.line, env)
+                if piece.kind == "command" and re.search(r"torchrun|python|srun|mpirun|export ", piece.text):
                     texts.inner(self, piece.text, word.line, env.copy(apart=True), sure=True)
 
     def assignment(self, word: Word, env: Environment, *, sure: bool, exported: bool) -> None:
@@ -325,7 +338,8 @@ class Interpreter:
         self.unknown_rounds |= {name} if self.of_a_round(raw) else set()
         if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
             self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))
-        if printed := launchers.prints_environment(raw):
+        printed = launchers.prints_environment(raw) or " ".join(launchers.prints_in(raw, self.dumps))
+        if printed:
             self.dumps[name] = printed
         if plus:
             text = before.value.text if before is not None else UNKNOWN
@@ -429,7 +443,9 @@ class Interpreter:
             BUILTINS[program](self, command, env, sure)
         elif program in _PRINTS:
             texts.printed(self, command, redirects)
+            outputs.keep(self, command, redirects, env)
         else:
+            outputs.copied(self, command)
             starting.start(self, command, redirects, env, sure=sure)
         for redirect in redirects:
             if redirect.body and program in _PRINTS:

@@ -18,7 +18,7 @@ from whichrank.source.shell.passage import (
     option_values,
     pairs_of,
 )
-from whichrank.source.shell.remote import or_printed, prints_environment
+from whichrank.source.shell.remote import files_of_prints, or_printed, prints_environment, prints_in
 from whichrank.source.shell.words import Field
 
 
@@ -157,7 +157,7 @@ PROGRAMS: dict[str, Callable[[list[Field]], Passage | None]] = {
 
 
 _NAMING = frozenset({"-x", "-e", "--env", "-genv", "-genvlist", "--setenv", "-E"})
-_NAME_NOTHING_ELSE = frozenset({"ssh", "sudo", "su", "docker", "podman", "deepspeed"})
+_NAME_NOTHING_ELSE = frozenset({"ssh", "sudo", "su", "docker", "podman", "deepspeed", "kubectl", "oc"})
 """Launchers that pass on what these options name alone, or nothing that an option could name."""
 
 
@@ -198,4 +198,5 @@ def _shell(command: list[Field]) -> Passage | None:
     return None
 
 
-__all__ = ["Passage", "base", "is_training", "or_printed", "passage", "passes_unknown", "prints_environment"]
+__all__ = ["Passage", "base", "files_of_prints", "is_training", "or_printed", "passage", "passes_unknown",
+           "prints_environment", "prints_in"]  # fmt: skip

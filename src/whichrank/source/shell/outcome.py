@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.facts.variables.environment import counts
+from whichrank.facts.variables.environment import counts, in_family
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
 from whichrank.source.shell.state import Made
 
@@ -39,7 +39,7 @@ def _spelled(shell: Interpreter, made: Made) -> int:
     """The line that spells an assignment out, where the text that is run was put together of others."""
     index = made.line - shell.first_line
     here = shell.lines[index] if 0 <= index < len(shell.lines) else ""
-    if made.name in here or "$" not in here or not counts(made.name):
+    if made.name in here or "$" not in here or not (counts(made.name) or in_family(made.name)):
         return made.line
     wanted = re.compile(rf"(?<!\w){made.name}=")
     found = [at for at, line in enumerate(shell.lines[:_MOST_LINES], shell.first_line) if wanted.search(line)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from whichrank.records.settings import UNKNOWN
 from whichrank.source.shell.passage import Passage, Passes, base, command_at, only, option_values, pairs_of
@@ -148,7 +148,9 @@ def qsub(words: list[Field]) -> Passage:
     return Passage(words[-1:], passes, sets, why=why, fix="Add -V, or -v NAME.", names=names)
 
 
-_PRINTS_ENVIRONMENT = r"(?:\$\(|`)\s*((?:printenv|env|export -p|declare -[px]+|typeset -[px]+|compgen -[ev])\b[^`]*)"
+_PRINTS_ENVIRONMENT = (
+    r"(?:\$\(|`)\s*((?:printenv|env|export -p|(?:declare|typeset) -[px]+(?!\s+[\"$A-Z])|compgen -[ev])\b[^`]*)"
+)
 
 
 def prints_environment(raw: str) -> str:
@@ -157,12 +159,35 @@ def prints_environment(raw: str) -> str:
     return match[1] if match else ""
 
 
-def or_printed(passes: Passes, rest: Sequence[Field], dumps: dict[str, str]) -> Passes | None:
+def prints_in(raw: str, dumps: Mapping[str, str]) -> list[str]:
+    """The commands of this kind behind the variables and functions in a word."""
+    names = set(re.findall(r"\$[{(]?\s{0,8}(\w{1,80})", raw)) if dumps else set()
+    return [command for name, command in dumps.items() if name in names]
+
+
+_INTO_FILE = re.compile(
+    r"(?:^|[\s;(])((?:printenv|env|export -p|declare -p?x?|typeset -p?x?)\b[^>;&\n]{0,300})"
+    r">{1,2}\s{0,4}[\"']?([^\s\"';&)]{1,200})"
+)
+_SOURCES = re.compile(r"(?:^|[\s;&\"'])(?:source|\.)\s{1,4}[\"']?([^\s\"';&)]{1,200})")
+_MOST_LINES = 5_000
+
+
+def files_of_prints(lines: Sequence[str]) -> dict[str, str]:
+    """Files that the output of such a command goes to, by name: `env | grep ^NCCL_ > job.env`."""
+    rows = [_INTO_FILE.search(line[:2000]) for line in lines[:_MOST_LINES] if ">" in line]
+    return {row[2].rsplit("/", 1)[-1]: row[1] for row in rows if row}
+
+
+def or_printed(
+    passes: Passes, rest: Sequence[Field], dumps: Mapping[str, str], files: Mapping[str, str]
+) -> Passes | None:
     """What gets through where a remote command begins with a print of this environment; None for everything."""
     text, raw = " ".join(field.text for field in rest), " ".join(field.raw for field in rest)
     if re.search(rf"(?:^|[\s;])(?:export|env)\s+{UNKNOWN}|{UNKNOWN}=", text):
         return None
-    prints = [command for name, command in dumps.items() if re.search(rf"\$\{{?{name}\b", raw)]
+    sourced = {path.rsplit("/", 1)[-1] for path in _SOURCES.findall(raw or text)} if files else set()
+    prints = [*prints_in(raw, dumps), *(command for name, command in files.items() if name in sourced)]
     prints += [direct] if (direct := prints_environment(raw)) else []
     if not prints:
         return passes

@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
-from whichrank.records.settings import UNKNOWN, Clash
+from whichrank.records.settings import UNKNOWN, Clash, Lost
+from whichrank.source.places import container_interfaces, ray_jobs
 from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, remote, step_size, texts
-from whichrank.source.shell.passage import SHELLS
+from whichrank.source.shell.passage import SHELLS, option_values
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
 from whichrank.source.shell.syntax import parse
 from whichrank.source.shell.words import Field, Value, keep_unknown, pieces
@@ -86,6 +87,7 @@ def onward(
     """A launcher: the environment behind it, and the command that it starts there."""
     program = launchers.base(command[0])
     inner = beyond(shell, command, found, env)
+    found = _looked_at(shell, command, found, inner)
     if program == "deepspeed":
         arrive(shell, inner)
         fitting.check(shell, command, inner)
@@ -121,6 +123,38 @@ def onward(
         env.ended = True
 
 
+def _looked_at(
+    shell: Interpreter, command: list[Field], found: launchers.Passage, inner: Environment
+) -> launchers.Passage:
+    """What some launchers make of what they are given."""
+    program, options = launchers.base(command[0]), command[: len(command) - len(found.rest)]
+    if program == "ray":
+        return _of_ray(shell, command, found)
+    if program in {"docker", "podman", "nerdctl"} and found.rest:
+        given = {name: Value(field.text, line=field.line) for name, field in found.sets}
+        for clash in container_interfaces.of_docker_run(shell, options, given, inner):
+            shell.clash(clash)
+    return found
+
+
+def _of_ray(shell: Interpreter, command: list[Field], found: launchers.Passage) -> launchers.Passage:
+    """`ray job submit --runtime-env-json … -- NAME=VALUE python …`; returns it without what is in front of python."""
+    given = {name for name, _ in found.sets}
+    for field in ray_jobs.of_driver(found.rest):
+        if field.text not in given:
+            shell.lost(Lost(field.text, shell.ref(field.line), ray_jobs.DRIVER, ray_jobs.IN_ENV_VARS))
+    for field in option_values(command, frozenset({"--runtime-env-json"})):
+        variables = field.text.partition('"env_vars"')[2].partition("}")[0]
+        for match in _BARE.finditer(variables[:20_000]):
+            why = "Ray takes strings only in env_vars, and refuses the job"
+            shell.lost(Lost(match[1], shell.ref(field.line), why, f'Quote it: "{match[1]}": "{match[2]}".', "error"))
+    program = next((at for at, word in enumerate(found.rest) if "=" not in word.text and word.text != "env"), 0)
+    return found._replace(rest=found.rest[program:])
+
+
+_BARE = re.compile(r'"([A-Za-z_]\w{0,80})"\s{0,8}:\s{0,8}(-?\d[\d.]{0,20}|true|false)\b')
+
+
 def beyond(shell: Interpreter, command: list[Field], found: launchers.Passage, env: Environment) -> Environment:
     """What of this environment the launcher passes on."""
     program = launchers.base(command[0])
@@ -132,7 +166,7 @@ def beyond(shell: Interpreter, command: list[Field], found: launchers.Passage, e
         found = found if nodes.said.startswith(("--nodes", "-N")) else remote.of_a_job(command, found)
     passes = None if launchers.passes_unknown(command, found.rest) else found.passes
     if found.remote and found.script and passes is not None:
-        passes = launchers.or_printed(passes, found.rest, shell.dumps)
+        passes = launchers.or_printed(passes, found.rest, shell.dumps, shell.dumped_files)
     cut = Cut(found.why, found.fix, command[0].line, found.remote) if found.why else None
     inner = env.through(passes, cut)
     if program in {"singularity", "apptainer"}:

@@ -33,6 +33,9 @@ def include(shell: Interpreter, path: str, env: Environment, *, sure: bool, expo
     """A file that is sourced: followed where it is at hand."""
     found = shell.neighbour(path) if shell.neighbour is not None else None
     shell.out.included[path.replace(UNKNOWN, "")] = exported or env.export_all
+    own = shell.files.get(path.rsplit("/", 1)[-1]) if found is None else None
+    if own is not None and shell.away:
+        inner(shell, own.text.replace(UNKNOWN, "${UNKNOWN}"), own.line, env, sure=sure)
     if found is None or shell.nesting > NESTING_LIMIT:
         return
     label, text = found

@@ -12,10 +12,13 @@ from whichrank.records.settings import UNKNOWN
 from whichrank.source.places import own_values
 from whichrank.source.shell import host_lists
 from whichrank.source.shell.tokens import Word, split_words
+from whichrank.source.shell.values import sums
 
 LONGEST = 1 << 17
 """Linux starts no program with a longer argument or variable."""
 MOST_FIELDS = 4096
+OUTPUT_OF = "output of "
+"""In front of a command: the name (no variable is called so) under which what it prints is known."""
 _RUN = re.compile(r"[^\\'\"`$]+")
 _IN_DOUBLE = re.compile(r"[^\\\"`$]+")
 _NAME = re.compile(r"\$(?:([A-Za-z_]\w*)|([0-9@*#?$!-]))")
@@ -200,7 +203,7 @@ def fields(word: Word, lookup: Lookup) -> list[Field]:
             return array
     made = expand(word.raw, lookup)
     line = _origin(parts, lookup) or word.line
-    splits = any(part.kind == "variable" and not part.quoted for part in parts)
+    splits = any(part.kind in {"variable", "command"} and not part.quoted for part in parts)
     if splits and re.search(r"\s", made.text) and not any(part.quoted for part in parts):
         return [Field(text, line, word.raw, made.fixed) for text in made.text.split()]
     return [Field(made.text, line, word.raw, made.fixed)]
@@ -262,7 +265,8 @@ def _put_in(part: Piece, lookup: Lookup) -> Value | None:
     value = lookup(part.text)
     operator = part.operator.lstrip("!")
     if part.operator.startswith("!"):
-        return None
+        named = value.text if value is not None and not part.subscript else ""
+        return _put_in(part._replace(text=named, operator=operator), lookup) if named.isidentifier() else None
     if part.subscript:
         return _subscript(part, value, lookup)
     if value is not None and value.items is not None:
@@ -300,63 +304,17 @@ _ECHO = r"(?s)" r"\s*(?:echo|printf)\s+(?:-n\s+|(['\"])%s(?:\\n)?\1\s+)?(\S+|\"[
 def _printed(part: Piece, lookup: Lookup) -> Value | None:
     """`$(echo text)` is the text, `${#list[@]}` the length of a list; what most commands print is not known."""
     if part.kind == "other" and part.text.startswith("$(("):
-        return _computed(part.text, lookup)
+        found = sums.computed(part.text, lookup)
+        return Value(*found) if found is not None else None
     if part.kind == "other":
         counted = re.fullmatch(r"#(\w+)\[[@*]\]", part.text)
         return _length(lookup(counted[1]), lookup) if counted else None
     if part.kind == "command" and (file := host_lists.counted(part.text)):
         return lookup(host_lists.LINES_OF + file)
+    if part.kind == "command" and (known := lookup(OUTPUT_OF + part.text.strip())) is not None:
+        return known
     match = re.fullmatch(_ECHO, part.text) if part.kind == "command" else None
     return expand(match[2], lookup) if match else None
-
-
-_TERMS = re.compile(r"\s*(?:(\d{1,12})|\$?\{?([A-Za-z_]\w{0,80})\}?|([-+*/%()]))")
-_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
-_MOST_TERMS = 40
-
-
-def _computed(text: str, lookup: Lookup) -> Value | None:
-    """`$((NODES * GPUS))` of numbers that are known."""
-    inner = text[3:].removesuffix("))").rstrip()
-    terms: list[int | str] = []
-    fixed, at = True, 0
-    while at < len(inner) and len(terms) < _MOST_TERMS:
-        match = _TERMS.match(inner, at)
-        if not match:
-            return None
-        digits, name, sign = match.groups()
-        if name:
-            value = lookup(name)
-            if value is None or value.items is not None or not re.fullmatch(r"\d{1,12}", value.text):
-                return None
-            digits, fixed = value.text, fixed and value.fixed
-        terms.append(sign or int(digits))
-        at = match.end()
-    found = _sum(terms, 0) if at >= len(inner) else None
-    return Value(str(found[0]), fixed) if found is not None and found[1] == len(terms) and found[0] >= 0 else None
-
-
-def _sum(terms: list[int | str], at: int, least: int = 1) -> tuple[int, int] | None:
-    """The number that terms from here on make, and where it ends; operators that bind less are left over."""
-    first = terms[at] if at < len(terms) else ""
-    inner = _sum(terms, at + 1) if first == "(" else None
-    if inner is not None and inner[1] < len(terms) and terms[inner[1]] == ")":
-        left, at = inner[0], inner[1] + 1
-    elif isinstance(first, int):
-        left, at = first, at + 1
-    else:
-        return None
-    while at < len(terms) and (binds := _PRECEDENCE.get(str(terms[at]), 0)) >= least:
-        right = _sum(terms, at + 1, binds + 1)
-        if right is None or (terms[at] in {"/", "%"} and right[0] == 0):
-            return None
-        number = right[0]
-        left = {
-            "+": left + number, "-": left - number, "*": left * number,
-            "/": left // (number or 1), "%": left % (number or 1),
-        }[str(terms[at])]  # fmt: skip
-        at = right[1]
-    return left, at
 
 
 def _length(value: Value | None, lookup: Lookup) -> Value | None:
@@ -380,7 +338,8 @@ def keep_unknown(raw: str, lookup: Lookup, *, here: bool = False) -> str:
             out.append(part.text or part.source)
         else:
             value = _put_in(part, lookup) if part.kind == "variable" else None
-            value = _printed(part, lookup) if part.kind == "other" else value
+            made = part.kind == "command" and lookup(OUTPUT_OF + part.text.strip()) is not None
+            value = _printed(part, lookup) if part.kind == "other" or made else value
             known = value is not None and bool(value.text.strip(UNKNOWN) or not value.text)
             if here and not known and own_values.differs(part.source):
                 value, known = Value(UNKNOWN), True

@@ -1,0 +1,1 @@
+"""What expressions of a shell come to: sums, and the output of functions."""
