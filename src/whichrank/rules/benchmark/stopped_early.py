@@ -6,7 +6,8 @@ Why it happens: whatever makes a job hang or crash does the same to a benchmark:
 interface, a driver that is stuck. It is the cheapest place to see it.
 
 How it decides: ranks that say nothing for two minutes, that end with an error, or that need longer than `--limit`, are
-ended; the collective and the size at which they were are named. What was measured before counts.
+ended; the collective and the size at which they were are named. A collective that the backend itself gives up counts
+too. What was measured before counts.
 
 Example: `stuck in all_to_all of 16777216 bytes: no answer for 120 s`
 
@@ -33,9 +34,11 @@ FIX = (
 def judge(run: BenchRun) -> list[Finding] | NotEvaluated:
     if not run.results and not run.stopped:
         return NotEvaluated("results of a run")
-    if not run.stopped:
+    late = [f"{name}: {why}" for name, why in run.failures.items() if "timed out" in why.lower()]
+    stopped = run.stopped or "; ".join(late)
+    if not stopped:
         return []
     hosts = Subject(hosts=tuple(dict.fromkeys(run.hosts)))
-    message = f"The benchmark did not finish: {run.stopped}."
-    refs = (Ref(run.origin, "the ranks", run.stopped[:400]),)
+    message = f"The benchmark did not finish: {stopped[:400]}."
+    refs = (Ref(run.origin, "the ranks", stopped[:400]),)
     return [Finding(CODE, CAUSE, "hang", "error", Grade.PROVES, hosts, message, refs, FIX, kind="host")]

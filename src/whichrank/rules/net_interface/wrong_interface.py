@@ -116,7 +116,7 @@ def _by_the_other_network(case: Case) -> list[Finding]:
             f"{better.device} ({better.addresses[0]}) is in a network of both."
         )
         claim = _CLAIM if known_messages.stands_still(case) else _FAILED
-        found = building.found(case, claim, [sign], message, Grade.PROVES)
+        found = building.found(case, claim, [sign], message, Grade.SUPPORTS)
         proof = (*found.evidence[:3], owner.ref, better.ref)
         return [replace(found, subject=Subject(hosts=(owner.host or "",)), evidence=proof)]
     return []
