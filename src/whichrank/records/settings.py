@@ -131,6 +131,8 @@ class SettingsFile(Struct):
     """Scopes of programs that measure or test: nccl-tests, a check before the job."""
     containers: list[tuple[str, str, str]] = field(default_factory=list)
     """Scope, image and job of each container."""
+    rocm: bool = False
+    """It is for GPUs of AMD: RCCL reads NCCL's variables there, with limits of its own."""
     included: dict[str, bool] = field(default_factory=dict)
     """Files that it sources -> whether their variables are exported by that."""
 

@@ -183,6 +183,7 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
         out.unread, out.note = True, "it is nested too deeply"
         return out
     _refers_to_itself(out, text)
+    out.rocm = bool(_ROCM.search(text))
     _described(out, text, label)
     _said_gpus(out, text, label)
     told_interfaces.check(out, text)
@@ -192,6 +193,12 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
     return out
+
+
+_ROCM = re.compile(
+    r"^(?![ \t]{0,80}(?:#|//))[^\n]{0,300}?(?:rocm|amd\.com/gpu|\b(?:HIP|HSA|ROCR|RCCL)_[A-Z])",
+    re.MULTILINE | re.IGNORECASE,
+)
 
 
 def _refers_to_itself(out: SettingsFile, text: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from whichrank.facts.variables.environment import catalogue, counts, in_family, is_read, read_again, unread
+from whichrank.facts.variables.environment import catalogue, counts, in_family, is_read, read_again, turned, unread
 from whichrank.facts.variables.releases import Release, release_in
 from whichrank.facts.variables.values import problem
 from whichrank.model.evidence import Ref
@@ -130,7 +130,7 @@ class _Program(Struct):
 
     def record(self, name: str, value: ast.expr, node: ast.AST, scope: str, *, sure: bool, what: str) -> None:
         ref = self.ref(node)
-        if what == "os.environ" or is_read(name) or in_family(name):
+        if what == "os.environ" or is_read(name) or in_family(name) or turned(name):
             self.check_type(name, value, node, what)
         if name == "LOCAL_RANK" and (clash := rank_numbers.not_local(name, ast.unparse(value), ref)) is not None:
             self.out.clashes.append(clash)
@@ -178,7 +178,7 @@ class _Program(Struct):
         self.numbers({name: (value, node) for name, value, node in child.pairs})
         given = []
         for name, value, node in child.pairs:
-            if in_family(name) or is_read(name) or name in unread():
+            if in_family(name) or is_read(name) or name in unread() or turned(name):
                 self.record(name, value, node, scope, sure=True, what="an environment")
             elif child.starts:
                 self.check_type(name, value, node, "an environment")
@@ -290,7 +290,7 @@ class _Program(Struct):
         shift = self.first_line - 1
         way = self.ways.get(id(call), ways_of.ALWAYS)
         for a in found.assignments:
-            if in_family(a.name) or is_read(a.name):
+            if in_family(a.name) or is_read(a.name) or turned(a.name):
                 line = a.ref.line
                 ref = self.ref(line) if shift else a.ref
                 ref = ref if a.name in ref.quote else self.spelled(a.name) or ref

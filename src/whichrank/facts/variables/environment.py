@@ -184,6 +184,17 @@ def in_family(name: str) -> bool:
     return name.startswith(FAMILIES)
 
 
+# RCCL reads NCCL's names, and few of its own that NCCL has not; the plugin of libfabric reads no name with NCCL_OFI_.
+_TURNED = {"RCCL_": "NCCL_", "NCCL_OFI_": "OFI_NCCL_"}
+
+
+def turned(name: str) -> str:
+    """The real name, where another library's beginning stands in front of it: RCCL_DEBUG, NCCL_OFI_PROTOCOL."""
+    before = next((each for each in _TURNED if name.startswith(each)), "")
+    real = f"{_TURNED[before]}{name.removeprefix(before)}" if before else ""
+    return real if real in catalogue() or real in others() else ""
+
+
 def same_setting(name: str) -> frozenset[str]:
     """All names under which this setting is read: setting one of them is setting it."""
     names = {name}

@@ -9,8 +9,9 @@ Why it happens: the environment takes any name, and a variable that is not read 
 
 How it decides: by the catalogue of all variables over all releases, and a table of those of other libraries. Other
 names of these and of builds (CUDA_, UCX_, FI_, SLURM_, NCCL_HOME, network plugins…) are left alone unless they are a
-slip away from one of the table, and so are helper variables of a script that it refers to itself, names of a container
-beside the one with the GPUs, and names that a program keeps in a table to warn of them or to take them out.
+slip away from one of the table, or have the beginning of another library's names (RCCL_DEBUG, NCCL_OFI_PROTOCOL). So
+are helper variables of a script that it refers to itself, names of a container beside the one with the GPUs, and names
+that a program keeps in a table to warn of them or to take them out.
 
 Example: `export NCCL_SOCKET_IFNAMES=eth0` → NCCL_SOCKET_IFNAME.
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from whichrank.facts.variables.environment import catalogue, in_family, neighbour, others, unread
+from whichrank.facts.variables.environment import catalogue, in_family, neighbour, others, turned, unread
 from whichrank.facts.variables.near_names import nearest
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
@@ -91,6 +92,10 @@ def _judge(assignment: Assignment) -> list[Finding]:
         return []
     if real := _of_another_library(assignment):
         message = f"{name} is not a variable that {others()[real].library} reads; the nearest real name is {real}."
+        return [flagged(CODE, assignment, "warning", message, f"Write {real} instead of {name}.")]
+    if (real := turned(name)) and not assignment.used:
+        reader = "RCCL" if name.startswith("RCCL_") else others()[real].library
+        message = f"{name} is not a variable that {reader} reads; the name is {real}."
         return [flagged(CODE, assignment, "warning", message, f"Write {real} instead of {name}.")]
     if neighbour(name):
         return []

@@ -28,15 +28,21 @@ from whichrank.records.settings import Assignment, Settings, flagged
 CODE = "ENV105"
 CAUSE = "wrong-environment"
 
+# NCCL has 64 channels at most; RCCL has 128 (MAXCHANNELS in src/include/device.h), and 112 is advised for MI300X.
+_CHANNELS = frozenset({"NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"})
+
 
 def judge(settings: Settings) -> list[Finding]:
     found = []
+    rocm = {file.label for file in settings.files if file.rocm}
     for assignment in settings.assignments():
         if copied := _copied(assignment):
             found.append(flagged(CODE, assignment, "warning", f"{assignment.name}: {copied[0]}.", copied[1]))
             continue
         variable = catalogue().get(assignment.name) or others().get(assignment.name)
         if variable is None or assignment.value is None:
+            continue
+        if assignment.name in _CHANNELS and assignment.ref.source in rocm:
             continue
         wrong = problem(variable, assignment.value, settings.versions(assignment)[1])
         if wrong is not None and not wrong.fatal:

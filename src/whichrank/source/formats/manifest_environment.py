@@ -141,16 +141,20 @@ def record(manifest: Manifest, name: str, value: Node, line: int, scope: str) ->
         text = value.text
     where = manifest.ref(value.line) if value.line != line else None
     known = None if UNKNOWN in text else text
+    usual = None
+    if value.text and not value.text.strip(TEMPLATE) and value.line <= len(manifest.lines):
+        usual = pod_variables.default_in_template(manifest.lines[value.line - 1])
     if manifest.form == "no-environment":
         manifest.lost(name, line, "nothing exports it: this configuration has no section for environment variables",
                   f"Export {name} where the job is launched.")  # fmt: skip
     manifest.out.assignments.append(
         Assignment(
             name,
-            known,
+            known if usual is None else usual,
             manifest.ref(line),
             scope,
             "manifest",
+            sure=usual is None,
             value_ref=where,
             partial="" if known else text,
             way=manifest.way,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.facts.variables.environment import catalogue, in_family
+from whichrank.facts.variables.environment import catalogue, in_family, turned
 
 ENVIRONMENT = re.compile(
     r"(?:\w*[a-z_])?(?:env|Env|ENV)(?:s|_?vars?|Vars?|_?variables?|Variables?|ironment(?:_?[vV]ariables?)?)?"
@@ -30,4 +30,6 @@ OWN_SHELLS = re.compile(
 
 
 def is_setting(name: str) -> bool:
-    return bool(re.fullmatch(r"[A-Z][A-Z0-9_]*", name)) and (in_family(name) or name in catalogue())
+    return bool(re.fullmatch(r"[A-Z][A-Z0-9_]*", name)) and (
+        in_family(name) or name in catalogue() or bool(turned(name))
+    )

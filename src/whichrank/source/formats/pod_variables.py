@@ -112,6 +112,18 @@ def bare_in_template(manifest: Manifest, name: str, value: Node) -> None:
         )
 
 
+_DEFAULT = re.compile(
+    r"(?:^|\|\s{0,8})default\s{1,8}(?:\"([^\"]{0,200})\"|(-?\d{1,18}|true|false))(?=\s{0,8}\||\s{0,8}$|\s\.)"
+)
+
+
+def default_in_template(row: str) -> str | None:
+    """`{{ .Values.level | default "PHB" | quote }}`: the value unless somebody gives another one."""
+    match = _TEMPLATED.search(row[:2_000])
+    found = _DEFAULT.search(_inside(match)) if match is not None else None
+    return None if found is None else found[1] if found[1] is not None else found[2]
+
+
 def _inside(match: re.Match[str]) -> str:
     """What stands between the braces."""
     return match[1].rstrip("-").strip()

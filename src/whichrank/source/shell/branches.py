@@ -152,7 +152,9 @@ def loop(shell: Interpreter, node: Loop, env: Environment, *, sure: bool) -> Non
         shell.walk(node.condition, env, sure=sure)
         if truth(node.condition, shell.lookup(env)) is (node.kind == "until"):
             return
-        rows = documents.read_rows(node)
+        piped, shell.piped = shell.piped, ""
+        rows = documents.read_rows(node, piped)
+        sure = sure and not piped  # a function that prints may have printed only some of it
         for values in rows[:LOOP_LIMIT]:
             for name, text, line in values:
                 env.variables[name] = Variable(Value(text, line=line), False)

@@ -38,7 +38,10 @@ def _set(_shell: Interpreter, command: list[Field], env: Environment, _sure: boo
 
 
 def _source(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
-    if len(command) > 1:
+    if len(command) > 1 and command[1].text in {"/dev/stdin", "-"} and shell.piped:
+        text, shell.piped = shell.piped, ""
+        texts.inner(shell, text, command[0].line, env, sure=False)
+    elif len(command) > 1:
         texts.include(shell, command[1].text, env, sure=sure)
 
 

@@ -79,24 +79,34 @@ def filled(body: Redirect, lookup: Lookup) -> str:
     return body.body if body.literal else re.sub(r"(?<!\\)\$(?:\{(\w+)\}|([A-Za-z_]\w*))", put_in, body.body)
 
 
-def read_rows(node: Loop) -> list[list[tuple[str, str, int]]]:
-    """`while read -r k v; do …; done <<EOF`: for each line of the text what each variable gets."""
+def read_names(node: Loop) -> list[str]:
+    """The variables of `while read -r k v`."""
+    test = node.condition[-1].node if node.condition else None
+    words = [word.raw for word in test.words] if isinstance(test, Simple) else []
+    behind = words[words.index("read") + 1 :] if "read" in words else []
+    return [word for word in behind if re.fullmatch(r"[A-Za-z_]\w*", word)]
+
+
+def read_rows(node: Loop, piped: str = "") -> list[list[tuple[str, str, int]]]:
+    """`while read -r k v; do …; done <<EOF`: for each line of the text what each variable gets.
+
+    Piped: what a command in front of the loop prints."""
     body = next((r for r in node.redirects if r.body and r.operator != "<<<"), None)
     test = node.condition[-1].node if node.condition else None
-    if body is None or not isinstance(test, Simple):
+    names = read_names(node)
+    if (body is None and not piped) or not isinstance(test, Simple) or not names:
         return []
     words = [word.raw for word in test.words]
-    if "read" not in words:
-        return []
     separator = next((w.partition("=")[2].strip("\"'$") for w in words if w.startswith("IFS=")), "") or None
-    names = [w for w in words[words.index("read") + 1 :] if re.fullmatch(r"[A-Za-z_]\w*", w)]
+    text, first = (body.body, body.body_line) if body is not None else (piped, 0)
     rows = []
-    for offset, line in enumerate(body.body.split("\n")):
-        if not line.strip() or not names:
+    for offset, line in enumerate(text.split("\n")):
+        if not line.strip():
             continue
         parts = line.strip().split(separator, len(names) - 1)
         parts += [""] * (len(names) - len(parts))
-        rows.append([(n, p, body.body_line + offset) for n, p in zip(names, parts, strict=False)])
+        at = first + offset if first else test.words[0].line
+        rows.append([(n, p, at) for n, p in zip(names, parts, strict=False)])
     return rows
 
 

@@ -10,6 +10,7 @@ from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.formats import hostfile
+from whichrank.source.places import rendezvous_keys
 from whichrank.source.places.own_values import is_own_name, is_random
 from whichrank.source.shell import arguments, host_lists
 from whichrank.source.shell.step_size import host_file, number, option, written_before
@@ -29,6 +30,7 @@ _TOTAL = ("--num_processes", "--num-processes")
 _RANK = ("--node-rank", "--node_rank", "--machine_rank", "--machine-rank")
 _ADDRESS = ("--master-addr", "--master_addr", "--main_process_ip", "--main-process-ip")
 _ENDPOINT = ("--rdzv-endpoint", "--rdzv_endpoint")
+_CONF = ("--rdzv-conf", "--rdzv_conf")
 DEFAULT_PORT = "29500"
 _PORT = ("--master-port", "--master_port", "--main_process_port", "--main-process-port")
 
@@ -181,6 +183,10 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     if ids is not None and re.fullmatch(r"\d+(?:,\d+)*", ids.text):
         launch.visible = Count(len(ids.text.split(",")), shell.ref(ids.line), "--gpu_ids")
     backend = _told(shell, command, ("--rdzv-backend", "--rdzv_backend"))
+    elsewhere = backend is None and any(name.startswith("PET_") for name in env.variables)
+    if launch.program == "torchrun" and alone is None and not elsewhere:
+        for clash in rendezvous_keys.unread(_told(shell, command, _CONF), backend):
+            shell.clash(clash)
     told = launch.program in {"torchrun", "accelerate"}  # accelerate hands the backend to torchrun
     launch.numbered = not told or backend is None or backend.text == "static"
     behind = next((i for i, field in enumerate(command) if field.text.endswith(".py")), len(command))

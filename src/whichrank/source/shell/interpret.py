@@ -20,13 +20,16 @@ from whichrank.source.shell import (
     conditions,
     directives,
     documents,
+    function_variables,
     held,
     launchers,
+    piped,
     starting,
     texts,
 )
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
+from whichrank.source.shell.function_variables import Frame, called
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Early, Environment, Made, Variable, Written
 from whichrank.source.shell.syntax import (
     Case,
@@ -103,6 +106,8 @@ class Interpreter:
         self.way, self.asked = "", False  # the branch that is followed, and whether somebody has to ask for it
         self.arguments: set[str] = set()  # variables that hold what the user of the script asks for
         self.dumps: dict[str, str] = {}  # variables and functions that print the environment -> the command that does
+        self.frames: list[Frame] = []  # the functions that are followed at present
+        self.piped = ""  # what the command before this one in a pipeline has printed
         self.outputs: list[str] | None = None  # what the function that is followed for its output has printed
 
     def run(self, text: str) -> SettingsFile:
@@ -128,7 +133,7 @@ class Interpreter:
         if library or self.dynamic:
             for name in list(self.functions):
                 if name not in self.called:
-                    self.walk(self.functions[name].body, env.copy(), sure=False)
+                    called(self, self.functions[name].body, env.copy(), _PRINTS, sure=False)
         for made in self.made[before:] if not library else ():
             made.reached = True  # when they are called is not known
 
@@ -223,6 +228,8 @@ class Interpreter:
     def step(self, steps: list[Step], index: int, env: Environment, *, sure: bool) -> None:
         step = steps[index]
         here = env.copy(apart=True) if step.apart else env
+        if piped.into_next(self, steps, index, here, sure=sure):
+            return
         if step.apart and isinstance(step.node, Simple) and index + 1 < len(steps):
             following = steps[index + 1].node
             if isinstance(following, Simple) and (written := documents.tee_target(following)):
@@ -381,7 +388,8 @@ class Interpreter:
         for index, word in enumerate(words):
             if self.blanks(word.raw.removeprefix("$"), words[index + 1 :], word, dollar=word.raw.startswith("$")):
                 return
-            if _ASSIGNS.fullmatch(word.raw):
+            if match := _ASSIGNS.fullmatch(word.raw):
+                function_variables.made(self, program, flags, match[1], env)
                 self.cut_short(word, words[index + 1 : index + 2])
                 self.assignment(word, env, sure=sure, exported=exports)
                 continue
@@ -485,7 +493,10 @@ class Interpreter:
         kept, rounds = {n: env.variables.get(n) for n in given}, set(self.unknown_rounds)
         self.unknown_rounds |= {str(i) for i, f in enumerate(command[1:10], 1) if self.of_a_round(f.raw)}
         env.variables.update(given)
-        self.walk(self.functions[name].body if body is None else body, env, sure=sure)
+        if body is None:
+            called(self, self.functions[name].body, env, _PRINTS, sure=sure)
+        else:
+            self.walk(body, env, sure=sure)
         env.ended, self.unknown_rounds = False, rounds
         for n, variable in kept.items():
             env.variables.pop(n, None)

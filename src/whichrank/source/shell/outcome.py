@@ -42,8 +42,10 @@ def _spelled(shell: Interpreter, made: Made) -> int:
     if made.name in here or "$" not in here or not (counts(made.name) or in_family(made.name)):
         return made.line
     wanted = re.compile(rf"(?<!\w){made.name}=")
-    found = [at for at, line in enumerate(shell.lines[:_MOST_LINES], shell.first_line) if wanted.search(line)]
-    return found[0] if len(found) == 1 else made.line
+    rows = enumerate(shell.lines[:_MOST_LINES], shell.first_line)
+    found = [(at, line) for at, line in rows if wanted.search(line)]
+    whole = [each for each in found if f"{made.name}={made.value.text}" in each[1]] if len(found) > 1 else []
+    return found[0][0] if len(found) == 1 else whole[0][0] if len(whole) == 1 else made.line
 
 
 def _lost(shell: Interpreter, made: Made, last: int, label: str) -> Lost | None:
