@@ -51,6 +51,20 @@ def read(text: str, label: str, first_line: int = 1) -> SettingsFile:
     return out
 
 
+def _taken_out(tree: ast.Module) -> Iterator[str]:
+    """`env.pop("NAME", None)`."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and node.args
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "pop"
+        ):
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                yield first.value
+
+
 class _Program(Struct):
     out: SettingsFile
     lines: list[str]
@@ -65,6 +79,8 @@ class _Program(Struct):
     """Name -> the line that has NAME=, or 0 for several."""
     ways: ways_of.Ways = field(default_factory=dict)
     loops: HostLoops | None = None
+    taken_out: set[str] = field(default_factory=set)
+    """Names that the program takes out of some environment."""
 
     def ref(self, node: ast.AST | int) -> Ref:
         line = node if isinstance(node, int) else getattr(node, "lineno", 1)
@@ -77,6 +93,7 @@ class _Program(Struct):
         names = environ_names(self.tree)
         self.ways = ways_of.alternatives(self.tree, self.constants)
         gone = removed(self.tree, names)
+        self.taken_out = set(_taken_out(self.tree))
         given: dict[str, tuple[ast.expr, ast.AST]] = {}
         for node in ast.walk(self.tree):
             if node in dead:
@@ -138,6 +155,7 @@ class _Program(Struct):
         known = None if UNKNOWN in text else text
         if (name, ref) not in self.recorded:
             self.as_text(name, value, ref)
+        sure = sure and name not in self.taken_out
         if (name, ref) not in self.recorded:
             self.recorded.add((name, ref))
             partial = "" if known is not None else text

@@ -176,6 +176,45 @@ def _transports(sure: Scope) -> Iterator[Finding]:
         message = "NCCL_CUMEM_ENABLE=0 switches NVLS off, and NCCL_NVLS_ENABLE asks for it."
         yield flagged(CODE, cumem, "warning", message, "Keep one of the two.", also=(nvls.ref,))
     yield from _ucx(sure)
+    yield from _open_mpi(sure)
+    yield from _visible(sure)
+
+
+def _open_mpi(sure: Scope) -> Iterator[Finding]:
+    """Interfaces to use and interfaces to leave out, which exclude each other."""
+    for name, listed in sure.items():
+        other = sure.get(name.replace("_if_include", "_if_exclude"))
+        if name.startswith("OMPI_MCA_") and name.endswith("_if_include") and other is not None and other.value:
+            message = f"{name} and {other.name} exclude each other: Open MPI stops with an error."
+            yield flagged(CODE, other, "warning", message, "Keep one of the two.", also=(listed.ref,))
+
+
+_LIST = re.compile(r"\d{1,4}(?:,\d{1,4})*,?")
+
+
+def _numbers(assignment: Assignment | None) -> list[int]:
+    text = re.sub(r"\s", "", assignment.value or "") if assignment is not None else ""
+    return [int(part) for part in text.strip(",").split(",")] if _LIST.fullmatch(text) else []
+
+
+def _visible(sure: Scope) -> Iterator[Finding]:
+    """Lists of GPUs that count within what another list leaves, and processes without a GPU."""
+    outer, inner = sure.get("ROCR_VISIBLE_DEVICES"), _first(sure, "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    left, asked = len(_numbers(outer)), _numbers(inner)
+    if outer and inner and left and asked and max(asked) >= left:
+        message = (
+            f"{inner.name}={inner.value} counts within the {left} GPUs that ROCR_VISIBLE_DEVICES={outer.value} leaves, "
+            f"which are 0 to {left - 1}."
+        )
+        yield flagged(CODE, inner, "warning", message, "Keep one of the two.", also=(outer.ref,))
+    visible, processes = sure.get("CUDA_VISIBLE_DEVICES"), sure.get("PET_NPROC_PER_NODE")
+    listed, wanted = _numbers(visible), number(processes.value) if processes else None
+    if visible and processes and listed and wanted is not None and wanted > len(listed):
+        message = (
+            f"PET_NPROC_PER_NODE={processes.value} starts more processes than CUDA_VISIBLE_DEVICES={visible.value} "
+            f"leaves GPUs ({len(listed)})."
+        )
+        yield flagged(CODE, visible, "warning", message, f"Start {len(listed)} processes.", also=(processes.ref,))
 
 
 def _ucx(sure: Scope) -> Iterator[Finding]:

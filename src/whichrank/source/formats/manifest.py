@@ -259,7 +259,7 @@ class Manifest(Struct):
         given: list[Given] = []
         part = other_parts.part_of(self, node, path)
         judged = part is None or part.judged
-        if judged:
+        if part is None:
             self.out.containers.append((scope, same, group))
         for key, value in node.entries():
             if key.text in forms.IMAGES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,16 @@ def block(manifest: Manifest, node: Node, scope: str, *, judged: bool = True) ->
         text = record(manifest, name, value, line, scope) if judged else value.text
         refers = {match[1] for match in _REFERENCE.finditer(value.text)}
         given.append(Given(name, text, line, own=not refers.isdisjoint(own)))
-    return [*given, *(Given(name, UNKNOWN, line, own=True) for name, line in own.items() if name not in found)]
+    given += [Given(name, UNKNOWN, line, own=True) for name, line in own.items() if name not in found]
+    return [*given, *(Given(name, UNKNOWN, line) for name, line in _filled_in(node) if name not in found | own.keys())]
+
+
+def _filled_in(block: Node) -> Iterator[tuple[str, int]]:
+    """Names of a list whose values come from elsewhere: the fields of the pod, a ConfigMap, a secret."""
+    for item in block.items:
+        name = item.get("name")
+        if name is not None and item.get("valueFrom") is not None:
+            yield name.text, name.line
 
 
 _REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_]\w{0,80})\)")

@@ -48,6 +48,10 @@ _HEAD = Part(
     "Put it under workerGroupSpecs, or into env_vars of the runtime environment.",
     judged=True,
 )
+_SUBMITTER = Part(
+    "only the pod that hands in the job has it; ranks run in the pods of the workers, which don't get it",
+    "Put it under workerGroupSpecs, or into env_vars of the runtime environment.",
+)
 _CPU = Part(
     "tasks without GPUs alone get the list under cpu; those with GPUs get the one under cuda (or rocm)",
     "Put it under cuda.",
@@ -61,6 +65,8 @@ def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part 
         return _INIT._replace(why="") if _runs_alone(container) or _is_another(manifest, container) else _INIT
     if manifest.form != "kubernetes" or workload.gpus(container) is not None:
         return None
+    if "submitterPodTemplate" in path:
+        return _SUBMITTER
     head = "headGroupSpec" in path
     pod = manifest.pod.get("containers") if manifest.pod is not None else None
     ranks = [each for each in (_workers(manifest.root) if head else pod.items if pod else ()) if workload.gpus(each)]

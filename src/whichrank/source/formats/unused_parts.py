@@ -13,6 +13,8 @@ from whichrank.source.formats.yaml_tree import TEMPLATE, Node
 
 _DEPTH_LIMIT = 40
 _MOST_NODES = 50_000
+_INIT = "init: "
+"""In front of a key below initContainers."""
 _KEPT = re.compile(
     r"old|disabled?|unused|legacy|debug|example|former|prev|backup|alt|off\b|not\b|never|kept|spare", re.IGNORECASE
 )
@@ -49,11 +51,17 @@ def _config_maps(documents: list[Node]) -> Iterator[Unused]:
     for document in documents:
         kind, metadata, data = document.get("kind"), document.get("metadata"), document.get("data")
         name = metadata.get("name") if metadata is not None else None
-        if kind is None or kind.text != "ConfigMap" or name is None or data is None or TEMPLATE in name.text:
+        if kind is None or kind.text != "ConfigMap" or name is None or data is None:
             continue
         ways = uses.get(name.text, set())
+        only_init = bool(ways) and all(way.startswith(_INIT) for way in ways)
+        if TEMPLATE in name.text and not only_init:  # what other files take it is not known
+            continue
         fix = f"Add envFrom: [{{configMapRef: {{name: {name.text}}}}}] to the container."
-        if not ways:
+        if only_init:
+            why = "only an init container takes its ConfigMap, and that ends before the training container starts"
+            fix = "Add the same envFrom to the container that trains."
+        elif not ways:
             why = f"no container of this file takes the ConfigMap {name.text}"
         elif ways == {"configMap"}:
             why = f"the ConfigMap {name.text} is mounted as files, which sets no variables"
@@ -125,6 +133,8 @@ def _uses(document: Node) -> list[tuple[str, str]]:
         waiting += [(item, key, depth + 1) for item in node.items]
         for name, value in node.entries():
             above = key if name.text == "name" and value.kind == "scalar" else name.text
+            if key.startswith(_INIT) or name.text == "initContainers":
+                above = f"{_INIT}{above.removeprefix(_INIT)}"
             waiting.append((value, above, depth + 1))
     return found
 

@@ -18,11 +18,18 @@ def one_name(file: SettingsFile) -> Iterator[Clash]:
     several = [
         each
         for each in file.launches
-        if (each.several or (each.spread and each.everywhere)) and not each.host and not _by_itself(each)
+        if (each.several or ((each.spread or _of_many(each)) and each.everywhere))
+        and not each.host
+        and not _by_itself(each)
     ]
     for each in file.assignments if several else ():
         if each.name == "NCCL_HOSTID" and each.value and each.how not in {"local", "build"}:
             yield Clash(each.name, each.ref, SAME_HOST, OWN_HOST, (several[0].ref,))
+
+
+def _of_many(launch: Launch) -> bool:
+    """A rank that a scheduler or MPI starts on the hosts of a list, unless that is known to have one."""
+    return not launch.program and (launch.hosts is None or launch.hosts.number > 1)
 
 
 def early(launch: Launch) -> Iterator[Clash]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash, Lost
-from whichrank.source.places import container_interfaces, ray_jobs
+from whichrank.source.places import container_interfaces, mpi_options, ray_jobs
 from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, remote, step_size, texts
 from whichrank.source.shell.passage import SHELLS, option_values
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from whichrank.source.shell.interpret import Interpreter
     from whichrank.source.shell.tokens import Redirect
 
+_MPI = frozenset({"mpirun", "mpiexec", "orterun"})
 _SLURM = frozenset({"srun", "sbatch", "salloc"})
 _SIZED = frozenset({"srun", "flux", "jsrun", "mpirun", "mpiexec", "orterun", "mpiexec.hydra", "horovodrun"})
 """Launchers that start as many copies as they are told, which may all be on one host."""
@@ -130,6 +131,9 @@ def _looked_at(
     program, options = launchers.base(command[0]), command[: len(command) - len(found.rest)]
     if program == "ray":
         return _of_ray(shell, command, found)
+    if program in _MPI:
+        for clash in mpi_options.check(shell, options):
+            shell.clash(clash)
     if program in {"docker", "podman", "nerdctl"} and found.rest:
         given = {name: Value(field.text, line=field.line) for name, field in found.sets}
         for clash in container_interfaces.of_docker_run(shell, options, given, inner):
