@@ -133,6 +133,8 @@ class SettingsFile(Struct):
     """Scope, image and job of each container."""
     rocm: bool = False
     """It is for GPUs of AMD: RCCL reads NCCL's variables there, with limits of its own."""
+    told_devices: frozenset[str] = frozenset()
+    """RDMA devices with long numbers that its comments name."""
     included: dict[str, bool] = field(default_factory=dict)
     """Files that it sources -> whether their variables are exported by that."""
 

@@ -184,6 +184,7 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
         return out
     _refers_to_itself(out, text)
     out.rocm = bool(_ROCM.search(text))
+    out.told_devices = frozenset(name for row in _COMMENT.findall(text) for name in _DEVICE.findall(row))
     _described(out, text, label)
     _said_gpus(out, text, label)
     told_interfaces.check(out, text)
@@ -196,6 +197,8 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
     return out
 
 
+_COMMENT = re.compile(r"^[ \t]{0,80}(?:#|//)[^\n]{0,400}", re.MULTILINE)
+_DEVICE = re.compile(r"\b(?:mlx[45]|irdma|hfi1|qedr)_\d{2}\b")
 _ROCM = re.compile(
     r"^(?![ \t]{0,80}(?:#|//))[^\n]{0,300}?(?:rocm|amd\.com/gpu|\b(?:HIP|HSA|ROCR|RCCL)_[A-Z])",
     re.MULTILINE | re.IGNORECASE,

@@ -22,7 +22,8 @@ its configuration or its program); services of compose that look for each other 
 as the meeting point; the same NCCL_HOSTID on all hosts; `^` in front of all interfaces that the file's own comments
 name; variables that count processes given as a number of hosts, and the other way round; branches on a host's name, or
 lines for single hosts, that differ in what all must share; timeouts of process groups in another unit than they are
-read in.
+read in; keys of --rdzv-conf that the rendezvous ignores; interfaces that Open MPI is told both to use and to leave out;
+lists of GPUs that count within another list; a traffic class that the file itself calls a DSCP.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.

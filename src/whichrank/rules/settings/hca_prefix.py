@@ -5,10 +5,10 @@ also means mlx5_10 to mlx5_19.
 
 Why it happens: the list is one of prefixes; only a leading "=" makes it one of names.
 
-How it decides: on a known host, by its devices: a name that matches more than itself. Elsewhere a short list
-with such a name is a warning, because it was meant to pick devices; a long one, which names all devices of a
-host, or one that counts from mlx5_0 on, is only mentioned, and so are names such as mlx5_4, whose longer siblings
-few hosts have.
+How it decides: on a known host, by its devices: a name that matches more than itself. Elsewhere it is a warning if
+a comment of the file names such a device, and so is a short list with such a name, because it was meant to pick
+devices; a long one, which names all devices of a host, or one that counts from mlx5_0 on, is only mentioned, and so
+are names such as mlx5_4, whose longer siblings few hosts have.
 
 Example: `NCCL_IB_HCA=mlx5_1` → `NCCL_IB_HCA==mlx5_1` (one "=" of the shell, one of NCCL).
 
@@ -31,13 +31,16 @@ _FEW = 3
 
 
 def judge(settings: Settings) -> list[Finding]:
+    told = {file.label: file.told_devices for file in settings.files}
     found = [
-        _judge(a, settings.hcas) for a in settings.assignments() if a.name == "NCCL_IB_HCA" and a.value is not None
+        _judge(a, settings.hcas, told.get(a.ref.source, frozenset()))
+        for a in settings.assignments()
+        if a.name == "NCCL_IB_HCA" and a.value is not None
     ]
     return [finding for finding in found if finding is not None]
 
 
-def _judge(assignment: Assignment, devices: frozenset[str] | None) -> Finding | None:
+def _judge(assignment: Assignment, devices: frozenset[str] | None, told: frozenset[str]) -> Finding | None:
     text = (assignment.value or "").strip()
     if text.startswith(("=", "^=")):
         return None
@@ -45,7 +48,10 @@ def _judge(assignment: Assignment, devices: frozenset[str] | None) -> Finding | 
     # mlx5_0 has no longer sibling: devices are not numbered 00 or 01.
     open_ended = [name for name in names if re.fullmatch(r"\w+_[1-9]", name)]
     more = sorted(
-        device for device in devices or () for name in open_ended if device.startswith(name) and device not in names
+        device
+        for device in (told if devices is None else devices)
+        for name in open_ended
+        if device.startswith(name) and device not in names
     )
     if not open_ended or (devices is not None and not more):
         return None

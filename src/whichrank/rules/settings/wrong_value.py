@@ -13,7 +13,8 @@ Example: `export NCCL_IB_DISABLE=true` → NCCL reads 0 and uses InfiniBand.
 
 Fix: the value in the form that is read.
 
-Limits: values that only a running shell knows are not judged.
+Limits: values that only a running shell knows are not judged; of a template its default is. Numbers of channels are
+not judged in files for GPUs of AMD: RCCL has other limits.
 """
 
 from __future__ import annotations
