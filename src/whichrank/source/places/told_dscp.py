@@ -22,7 +22,7 @@ def check(out: SettingsFile, text: str) -> None:
             continue
         value = int(each.value or "0")
         by_name = _NAMED.search(each.ref.quote.partition("#")[0])
-        computed = re.search(r"<<|\*|4", each.ref.quote.partition("=")[2]) if by_name else None
+        computed = re.search(r"<<|\*", each.ref.quote.partition("=")[2]) if by_name else None
         if not 0 < value <= _HIGHEST or not (value in said or (by_name and not computed)):
             continue
         why = f"the traffic class is a whole byte with the DSCP in its upper six bits: {value} is DSCP {value >> 2}"

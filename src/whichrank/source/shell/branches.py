@@ -149,10 +149,10 @@ def _hosts_part(shell: Interpreter, arms: list[tuple[str, Environment]], before:
 
 def loop(shell: Interpreter, node: Loop, env: Environment, *, sure: bool) -> None:
     if node.kind in {"while", "until"}:
+        piped, shell.piped = shell.piped, ""
         shell.walk(node.condition, env, sure=sure)
         if truth(node.condition, shell.lookup(env)) is (node.kind == "until"):
             return
-        piped, shell.piped = shell.piped, ""
         rows = documents.read_rows(node, piped)
         sure = sure and not piped  # a function that prints may have printed only some of it
         for values in rows[:LOOP_LIMIT]:

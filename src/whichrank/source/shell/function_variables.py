@@ -19,7 +19,8 @@ _FIX = "Write: export NAME=…, or declare -gx NAME=…"
 class Frame:
     """One call of a function that is followed."""
 
-    def __init__(self, body: list[Step], harmless: frozenset[str]) -> None:
+    def __init__(self, body: list[Step], level: int, harmless: frozenset[str]) -> None:
+        self.level = level  # of the shell that runs it; another one that it starts has variables of its own
         self.before: dict[str, Variable | None] = {}  # what its own variables hide
         self.exported: set[str] = set()
         words = [word.raw for command in commands(body) for word in command.words[:1]]
@@ -28,7 +29,7 @@ class Frame:
 
 def called(shell: Interpreter, body: list[Step], env: Environment, harmless: frozenset[str], *, sure: bool) -> None:
     """Follow the body of a function; what it made for itself alone is gone afterwards."""
-    frame = Frame(body, harmless | BUILTINS.keys() | _MAKES | {"export", "readonly"})
+    frame = Frame(body, env.level, harmless | BUILTINS.keys() | _MAKES | {"export", "readonly"})
     shell.frames.append(frame)
     shell.walk(body, env, sure=sure)
     shell.frames.pop()
@@ -44,7 +45,7 @@ def called(shell: Interpreter, body: list[Step], env: Environment, harmless: fro
 
 def made(shell: Interpreter, program: str, flags: str, name: str, env: Environment) -> None:
     """`declare -x NAME=…` as a function runs it; with -g it is a variable of the shell."""
-    if shell.frames and program in _MAKES and "g" not in flags:
+    if shell.frames and shell.frames[-1].level == env.level and program in _MAKES and "g" not in flags:
         frame = shell.frames[-1]
         frame.before.setdefault(name, env.variables.get(name))
         if "x" in flags and "+x" not in flags:

@@ -26,6 +26,7 @@ def _takes_variables(node: Node) -> bool:
 def into_next(shell: Interpreter, steps: list[Step], index: int, env: Environment, *, sure: bool) -> bool:
     """Follow a part of a pipeline whose output the next one reads into variables; False for any other command."""
     step = steps[index]
+    shell.piped = shell.piped if step.apart else ""
     following = steps[index + 1] if index + 1 < len(steps) else None
     if not step.apart or step.background or following is None or not following.apart or shell.outputs is not None:
         return False
