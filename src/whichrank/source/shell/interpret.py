@@ -20,16 +20,13 @@ from whichrank.source.shell import (
     conditions,
     directives,
     documents,
-    function_variables,
     held,
     launchers,
-    piped,
     starting,
     texts,
 )
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
-from whichrank.source.shell.function_variables import Frame, called
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Early, Environment, Made, Variable, Written
 from whichrank.source.shell.syntax import (
     Case,
@@ -43,7 +40,8 @@ from whichrank.source.shell.syntax import (
     parse,
 )
 from whichrank.source.shell.tokens import Word
-from whichrank.source.shell.values import outputs
+from whichrank.source.shell.values import function_variables, outputs, piped
+from whichrank.source.shell.values.function_variables import Frame, called
 from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expand, fields, pieces
 
 QUOTE_LIMIT = 300

@@ -1,1 +1,2 @@
-"""What expressions of a shell come to: sums, and the output of functions."""
+"""What expressions of a shell come to: sums, the output of functions and of commands in front of a pipe, variables of
+functions."""
