@@ -10,7 +10,8 @@ forward pass of a DDP model in an evaluation (buffers are broadcast), `barrier()
 
 ## How it decides
 The operation was issued by one rank only, the first of its group (or the others wait for nothing at all), and
-it is not part of what the others do at that point.
+it is not part of what the others do at that point. Where all of them have called it from the same line before, it is
+told as a conditional collective: this rank went on without the others.
 
 ## Example
 Rank 0 waits in `barrier #21` at `train.py:88 in save`; ranks 1-7 are in the next step's `all_reduce #21`.
@@ -25,10 +26,14 @@ In a group of two without earlier steps nobody is in the majority; the confidenc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
+from whichrank.records.stack import is_user_frame
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
+from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.troubles.trouble import Trouble, calls_alone
 
 CODE = "COLL102"
@@ -52,9 +57,11 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     row = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
     name = wording.culprits_text(case, trouble.ranks).capitalize()
     plain = trouble.shape == "alone" or trouble.ranks == (0,)
+    usual = trouble.shape == "alone" and _called_by_others(lineup, row, trouble.meeting.absent)
+    cause, other = ("conditional-collective", CAUSE) if usual else (CAUSE, "conditional-collective")
     return Finding(
         code=CODE,
-        cause=CAUSE,
+        cause=cause,
         category="hang" if trouble.hangs else "corruption",
         severity="error",
         grade=trouble.graded(Grade.SUPPORTS if plain else Grade.HINTS),
@@ -67,9 +74,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims if trouble.hangs else (),
         onset_ns=wording.onset(case, trouble),
-        alternatives=(
-            Alternative("conditional-collective", "the others may have skipped it on a condition of their own"),
-        ),
+        alternatives=(Alternative(other, "the others may have skipped it on a condition of their own"),),
         fix=(
             (
                 f"Call {lineup.call_of(row).op} on every rank of the group, or not at all: "
@@ -81,3 +86,12 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             ),
         ),
     )
+
+
+def _called_by_others(lineup: Lineup, row: int, others: Sequence[int]) -> bool:
+    """Whether those who are not there have called it from the same line before, or in the same backward pass: then it
+    is not of one rank alone."""
+    call = lineup.call_of(row)
+    if not any(map(is_user_frame, call.stack)) and not call.thread.startswith("pt_autograd"):
+        return False
+    return all(any(lineup.call[at] == lineup.call[row] for at in lineup.rows(rank)) for rank in others)
