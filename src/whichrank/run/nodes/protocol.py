@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import Annotated, Literal, TypeVar
+import threading
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -96,10 +97,22 @@ class Receipt(msgspec.Struct, frozen=True):
     """Why it could not be kept; empty where it was."""
 
 
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+_ONE_AT_A_TIME = threading.Lock()
+"""msgspec (0.22) may crash where two threads decode a type for the first time."""
+
+
+def _decoder(kind: type[M]) -> msgspec.json.Decoder[M]:
+    with _ONE_AT_A_TIME:
+        if kind not in _DECODERS:
+            _DECODERS[kind] = msgspec.json.Decoder(kind)
+        return _DECODERS[kind]
+
+
 def read(kind: type[M], data: bytes) -> M | None:
     """A message; None for what is none."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return _decoder(kind).decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError):
         return None
 
