@@ -5,8 +5,8 @@ run --leader` does: they join, are referred, pass words on, notice the hang, sen
 the verdict. Then an inner node is ended without a word, and it is measured when its nodes have found another.
 
 With --branches 64 the nodes below the first level are not started: each of the 64 says what it would pass on, so that
-the root of a job of 100,000 ranks can be measured on two cores. Without it, two cores carry some 4,000 ranks: beyond that
-the pretended nodes are too busy to answer in time, which real ones, each with cores of its own, are not.
+the root of a job of 100,000 ranks can be measured on two cores. Without it, two cores carry some 4,000 ranks: beyond
+that the pretended nodes are too busy to answer in time, which real ones, each with cores of its own, are not.
 
 python benchmarks/tree.py [--ranks 16384] [--per-node 8] [--branches 64] [--processes 4] [--summaries DIR] [--look 1]
 """
