@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Severity, Subject
+from whichrank.model.findings import CodePlace, Finding, Grade, Severity, Subject
 from whichrank.records.launches import Launch
 
 How = Literal["export", "local", "conf", "image", "build", "manifest", "python", "process"]
@@ -189,16 +189,6 @@ class Settings(Struct, frozen=True):
             if not assignment.asked:
                 together.setdefault(assignment.scope, {})[assignment.name] = assignment
         yield from together.values()
-
-
-class SettingsRule(Protocol):
-    """A rule of `env lint`. The module's docstring is its page. `judge` is pure: findings, an empty list for
-    "clear", or `NotEvaluated` with what was missing."""
-
-    CODE: str
-    CAUSE: str
-
-    def judge(self, settings: Settings) -> list[Finding] | NotEvaluated: ...
 
 
 def flagged(

@@ -219,16 +219,19 @@ class Listener:
             for at, key, (line, text) in zip(left.tolist(), looks[left].tolist(), texts, strict=True):
                 met = Held(chunk.first + line, bounded(text), self._newest, tuple(words[begins[at] : begins[at + 1]]))
                 self._prose = quoted is not None and line not in quoted
-                if self._prose or not (
-                    (self._is_note and self._is_dull(met.text, met.words)) or self._often.holds(met, key)
-                ):
-                    self._at_once += 1
-                    if self._at_once <= _AT_ONCE:
-                        yield met
-                    else:
-                        self._rest.append(met)
+                if not self._is_passed(met, key):
+                    yield met
             if len(rest):  # of what the first of them say enough may be known now
                 rest = rest[self._often.pass_over(looks[rest], chunk, index[rest], self._newest)]
+
+    def _is_passed(self, met: Held, key: int) -> bool:
+        """Whether a line is read later, or not at all."""
+        if not self._prose and ((self._is_note and self._is_dull(met.text, met.words)) or self._often.holds(met, key)):
+            return True
+        self._at_once += 1
+        if self._at_once > _AT_ONCE:
+            self._rest.append(met)
+        return self._at_once > _AT_ONCE
 
     def _is_dull(self, line: bytes, words: Iterable[bytes]) -> bool:
         """Whether a program printed the line, and only words that count in the sentences of people are in it."""

@@ -61,7 +61,7 @@ def _containers(node: Node, kind: str, many: bool, depth: int) -> Iterator[tuple
             yield from (found for item in value.items for found in _containers(item, kind, many, depth + 1))
 
 
-_SIZES = re.compile(r"(?:PET_)?NNODES|NUM_NODES|N_NODES|NUM_MACHINES|WORLD_SIZE|NODE_RANK|(?:PET_)?NODE_RANK|RANK")
+_SIZES = re.compile(r"(?:PET_)?NNODES|NUM_NODES|N_NODES|NUM_MACHINES|WORLD_SIZE|(?:PET_)?NODE_RANK|RANK")
 _ONE_POD = re.compile(r"--standalone\b|--nnodes[= ]\s*[\"']?1[\"'\s\\]")
 
 

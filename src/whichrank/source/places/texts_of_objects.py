@@ -1,4 +1,4 @@
-"""What Python objects become as text: `str(["a", "b"])` has brackets and quotes, `str(True)` is no number."""
+"""What Python objects become as text: `str(["a", "b"])` has brackets and quotes, `str(True)` is not a number."""
 
 from __future__ import annotations
 
