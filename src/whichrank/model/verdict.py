@@ -38,6 +38,12 @@ class Verdict(Struct, frozen=True):
     certificate: tuple[Hold, ...] | tuple[Witness, ...] = ()
 
 
+Phase = Literal[
+    "launched", "rendezvous", "groups", "collectives", "training", "evaluation", "checkpoint", "leaving", "ended"
+]
+"""How far a job came, in this order."""
+
+
 class Argument(Struct, frozen=True):
     """One thing that speaks for or against a hypothesis."""
 
@@ -48,6 +54,8 @@ class Argument(Struct, frozen=True):
     """None for the state of the job."""
     says: str
     evidence: tuple[Ref, ...] = ()
+    phase: Phase | None = None
+    """How far the job was when the first of it was written, where its file shows that."""
 
 
 class Hypothesis(Struct, frozen=True):
@@ -58,12 +66,6 @@ class Hypothesis(Struct, frozen=True):
     confidence: float
     arguments_for: tuple[Argument, ...] = ()
     arguments_against: tuple[Argument, ...] = ()
-
-
-Phase = Literal[
-    "launched", "rendezvous", "groups", "collectives", "training", "evaluation", "checkpoint", "leaving", "ended"
-]
-"""How far a job came, in this order."""
 
 
 class PhaseSeen(Struct, frozen=True):

@@ -12,7 +12,7 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from whichrank.model.evidence import Coverage, Ref, Source
-from whichrank.model.findings import CodePlace, Finding, Hold, Link, NextStep, Witness
+from whichrank.model.findings import CodePlace, Finding, Hold, Link, NextStep, Subject, Witness
 from whichrank.model.verdict import Diagnosis, Excerpt, Hypothesis, JobInfo, PhaseSeen, RankInfo
 from whichrank.report import _coverage
 from whichrank.report._words import counted, listed, percent, ranges, shortened
@@ -24,6 +24,15 @@ _OF_RANK = re.compile(r"(?:rank|Rank|RANK)[_.-]?(\d{1,6})(?!\d)")
 QUOTE_LINES, QUOTE_CHARACTERS = 4, 140
 SAID_ABOVE = "The evidence for it"
 """Instead of a finding's message where that is the sentence at the top."""
+_WRITTEN = {
+    "launched": " Written at the launch.",
+    "rendezvous": " Written at the rendezvous.",
+    "groups": " Written when groups were made.",
+    **{phase: f" Written during {phase}." for phase in ("training", "evaluation")},
+    "checkpoint": " Written during a checkpoint.",
+    "leaving": " Written when processes were leaving.",
+    "ended": " Written after a process had ended.",
+}
 CONSEQUENCE = " (a consequence)"
 
 DISTURBS = {
@@ -300,9 +309,7 @@ def _now(diagnosis: Diagnosis) -> Iterator[str]:
         if verdict.cause == "unknown":
             yield "Find the rank that failed first: the errors of the others follow from it."
         else:
-            ranks, hosts = verdict.culprits.ranks, verdict.culprits.hosts
-            who = f"rank {ranges(ranks)}" if ranks else listed(hosts, CULPRITS) if hosts else "the proof"
-            yield f"Look at {who} only: the errors of the other ranks follow from it."
+            yield _where_to_look(verdict.culprits, diagnosis.job.world_size)
     elif verdict.category == "slow":
         yield "The job goes on; nothing has to be stopped to act on this."
     elif verdict.category == "corruption":
@@ -314,6 +321,16 @@ def _now(diagnosis: Diagnosis) -> Iterator[str]:
         yield "Don't blame a rank on this evidence."
         if gather:
             yield f"Run {gather}, and diagnose again with what they write."
+
+
+def _where_to_look(culprits: Subject, world: int | None) -> str:
+    ranks, hosts = culprits.ranks, culprits.hosts
+    if len(ranks) > 1 and len(ranks) == world:
+        return "All ranks failed by themselves: look at one of them first."
+    if len(ranks) > 1:
+        return f"Look at ranks {ranges(ranks)} only: the errors of the other ranks follow from theirs."
+    who = f"rank {ranks[0]}" if ranks else listed(hosts, CULPRITS) if hosts else "the proof"
+    return f"Look at {who} only: the errors of the other ranks follow from it."
 
 
 def _waiting(diagnosis: Diagnosis) -> list[Point]:
@@ -348,7 +365,10 @@ def _phase(seen: PhaseSeen) -> Point:
 def _hypothesis(hypothesis: Hypothesis) -> Point:
     """A cause with all that speaks for it and against it."""
     who = f", rank{'s' if len(hypothesis.ranks) > 1 else ''} {ranges(hypothesis.ranks)}" if hypothesis.ranks else ""
-    said = [f"+ {a.grade.word} ({a.kind}): {a.says} [{a.code}]" for a in hypothesis.arguments_for]
+    said = [
+        f"+ {a.grade.word} ({a.kind}): {a.says} [{a.code}]{_WRITTEN.get(a.phase or '', '')}"
+        for a in hypothesis.arguments_for
+    ]
     said += [f"- {a.grade.word}: {a.says}" for a in hypothesis.arguments_against]
     return Point(f"{hypothesis.cause}{who}: {percent(hypothesis.confidence)}", tuple(said))
 

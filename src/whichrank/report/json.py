@@ -90,6 +90,7 @@ def _argument(told: Argument) -> dict[str, Any]:
         "grade": told.grade.word,
         "kind": told.kind,
         "says": told.says,
+        "phase": told.phase,
         "evidence": [_ref(ref) for ref in told.evidence],
     }
 

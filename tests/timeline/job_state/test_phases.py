@@ -38,3 +38,18 @@ def test_steps_and_an_end(tmp_path: Path) -> None:
 
 def test_nothing_unless_asked() -> None:
     assert diagnose([EXAMPLE], jobs=1).phases == ()
+
+
+def test_evidence_says_how_far_the_job_was(tmp_path: Path) -> None:
+    steps = "".join(f"2026-03-01 10:00:0{n} step {n}/40 loss 1.{n}\n" for n in range(1, 6))
+    full = "2026-03-01 10:00:09 [rank1]: OSError: [Errno 28] No space left on device: '/scratch/ckpt/model.pt'\n"
+    (tmp_path / "job.log").write_text(steps + full)
+    told = diagnose([tmp_path], jobs=1, why=True).hypotheses
+    assert [a.phase for h in told if h.cause == "disk-full" for a in h.arguments_for] == ["training"]
+
+
+def test_a_line_with_nothing_above_it_has_no_phase(tmp_path: Path) -> None:
+    full = "[rank2]: OSError: [Errno 28] No space left on device: '/scratch/ckpt/model.pt'\n"
+    (tmp_path / "job.log").write_text(full)
+    told = diagnose([tmp_path], jobs=1, why=True).hypotheses
+    assert [a.phase for h in told if h.cause == "disk-full" for a in h.arguments_for] == [None]

@@ -20,7 +20,7 @@ from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Coverage, Source
 from whichrank.model.findings import NextStep
 from whichrank.model.moments import rfc3339_ns
-from whichrank.model.verdict import Diagnosis, JobInfo, PhaseSeen, ScheduledJob
+from whichrank.model.verdict import Argument, Diagnosis, Hypothesis, JobInfo, PhaseSeen, ScheduledJob
 from whichrank.records.events.communication import GlooTimeout, PeerClosed
 from whichrank.records.events.launchers import ElasticFailure, ProcessExit, SchedulerJob
 from whichrank.records.events.watchdog import WatchdogTimeout
@@ -196,7 +196,7 @@ def conclude(
         groups=positions.groups(case),
         waits=positions.waits(case),
         standings=positions.standings(case),
-        hypotheses=choice.hypotheses if why else (),
+        hypotheses=_with_phases(case, choice.hypotheses) if why else (),
         phases=_phases(case) if why else (),
         coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
     )
@@ -206,6 +206,21 @@ def _phases(case: Case) -> tuple[PhaseSeen, ...]:
     from whichrank.timeline.job_state.phases import phases
 
     return phases(case)
+
+
+def _with_phases(case: Case, hypotheses: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
+    """Each argument with the phase in which its evidence was written."""
+    from whichrank.timeline.job_state.phases import WrittenIn
+
+    written = WrittenIn(case)
+
+    def placed(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+        return tuple(replace(argument, phase=written.phase(argument.evidence)) for argument in arguments)
+
+    return tuple(
+        replace(h, arguments_for=placed(h.arguments_for), arguments_against=placed(h.arguments_against))
+        for h in hypotheses
+    )
 
 
 def _enough(case: Case) -> bool:

@@ -6,12 +6,14 @@ stays reached: a cause that stops jobs at the launch can't explain one that trai
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, get_args
 
 import numpy as np
 
 from whichrank.model.evidence import Ref
+from whichrank.model.late_pattern import late
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Phase, PhaseSeen
 from whichrank.records.events.base import Event
@@ -40,6 +42,7 @@ _EVENTS: dict[type[Event], Phase] = {
 }
 _DOING: dict[str, Phase] = {"starting": "rendezvous", "checkpoint": "checkpoint", "evaluation": "evaluation",
                             "leaving": "leaving"}  # fmt: skip
+_LINE = late(r"line (\d+)")
 _TRAINED_STEPS, _TRAINED_COLLECTIVES = 3, 2
 _SLACK_NS = 60_000_000_000
 """Log stamps of different hosts and of the kernel agree to within this."""
@@ -57,6 +60,34 @@ def phases(case: Case) -> tuple[PhaseSeen, ...]:
     signs = list(_signs(case))
     shown = ([s for s in signs if s.phase == phase] for phase in get_args(Phase))
     return tuple(_seen(of_phase) for of_phase in shown if of_phase)
+
+
+class WrittenIn:
+    """In which phase the job was when a line was written: by what its file shows last above that line."""
+
+    def __init__(self, case: Case) -> None:
+        shown: dict[str, dict[int, Phase]] = {}
+        for progress in case.progress:
+            counted = progress.line[progress.step >= 0]
+            shown.setdefault(progress.source, {}).update(dict.fromkeys(counted.tolist(), "training"))
+        for sign in _signs(case):
+            if sign.phase != "training" and (line := _line(sign.ref)):
+                shown.setdefault(sign.ref.source, {})[line] = sign.phase
+        self._shown = {source: sorted(of_file.items()) for source, of_file in shown.items()}
+
+    def phase(self, refs: Sequence[Ref]) -> Phase | None:
+        """The phase of the first of these lines that has one."""
+        return next((phase for ref in refs if (phase := self._above(ref)) is not None), None)
+
+    def _above(self, ref: Ref) -> Phase | None:
+        of_file, line = self._shown.get(ref.source, []), _line(ref)
+        place = bisect_left(of_file, line, key=lambda shown: shown[0])
+        return of_file[place - 1][1] if line and place else None
+
+
+def _line(ref: Ref) -> int:
+    found = _LINE.match(ref.locator)
+    return int(found[1]) if found else 0
 
 
 def _seen(signs: Sequence[_Sign]) -> PhaseSeen:
