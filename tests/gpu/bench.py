@@ -5,7 +5,7 @@
     python tests/gpu/bench.py --list             their names
     python tests/gpu/bench.py                    all of them, one after the other
 
-Prints one JSON document; progress with times goes to stderr. Nothing waits for ever: every command has a limit, and is
+Prints one JSON document; progress with times goes to stderr. Nothing waits forever: every command has a limit, and is
 ended with all that it started.
 
 Ranks share the GPU because each has a NCCL_HOSTID of its own; their traffic goes over sockets of this machine, and the

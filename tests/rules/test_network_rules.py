@@ -63,7 +63,7 @@ def test_nothing_is_wrong_with_a_healthy_network(samples):
 
 
 def test_timers_alone_are_enough(samples):
-    """`ss -o` without `-i`: who sends again in vain, but not which direction is dead."""
+    """`ss -o` without `-i`: who sends again without an answer, but not which direction is dead."""
     finding = only(samples / "ss" / "drop_without_info")
     assert (finding.cause, finding.subject.hosts) == ("firewall", ("node2",))
     assert "on the way" not in finding.message

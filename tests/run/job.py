@@ -47,7 +47,7 @@ class Lock:
 
 
 def hold_the_interpreter():
-    # Backtracking for ever, in C, with the interpreter's lock.
+    # Backtracking forever, in C, with the interpreter's lock.
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 

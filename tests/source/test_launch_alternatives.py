@@ -66,7 +66,7 @@ def test_recipes_are_runs_of_their_own() -> None:
     ("name", "text", "word"),
     [
         ("Makefile", f"export NCCL_DEBUG = INFO  # some\ntrain:\n\t{RUN}", "blanks"),
-        ("a.sh", "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-endpoint=h:99999 train.py\n", "no port"),
+        ("a.sh", "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-endpoint=h:99999 train.py\n", "not a port"),
         ("a.sh", f"echo $SLRUM_NNODES\n{RUN}", "SLURM_NNODES"),
         ("a.sh", "#SBATCH --nodes=2\nsrun bash -c 'LOCAL_RANK=$SLURM_PROCID python train.py'\n", "over all hosts"),
     ],

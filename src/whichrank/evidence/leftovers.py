@@ -74,7 +74,7 @@ def _caches() -> list[Path]:
 
 
 def _locks(folders: list[Path]) -> Iterator[Leftover]:
-    """Lock files of torch's extension builds: a killed build leaves `lock`, and the next one waits for ever."""
+    """Lock files of torch's extension builds: a killed build leaves `lock`, and the next one waits forever."""
     for folder in folders:
         for file in sorted(folder.glob("*/*/lock"))[:1000] + sorted(folder.glob("*/lock"))[:1000]:
             with suppress(OSError):

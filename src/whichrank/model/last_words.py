@@ -46,7 +46,7 @@ class Words(NamedTuple):
     pid: int = 0
     parent: int = 0
     start_ticks: int = 0
-    """Start of the process by /proc/PID/stat: with the pid it names one process for ever."""
+    """Start of the process by /proc/PID/stat: with the pid it names one process forever."""
     rank: int = -1
     local_rank: int = -1
     world: int = -1

@@ -22,8 +22,9 @@ from whichrank.source._thrown_away import wasted
 from whichrank.source.alternatives import in_programs as ways_of
 from whichrank.source.nodes import last_name
 from whichrank.source.places import left_as_text, texts_of_objects
-from whichrank.source.places.early_copies import filled_late, missed
+from whichrank.source.places.early_copies import missed
 from whichrank.source.places.host_loops import HostLoops
+from whichrank.source.places.late_dictionaries import filled_late
 from whichrank.source.shell.embedded import Given, run_command, run_script
 
 KIND = "python"

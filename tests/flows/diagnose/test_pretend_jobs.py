@@ -78,7 +78,7 @@ def test_several_ranks_take_the_same_branch(tmp_path: Path, fault: str, eager: b
 
 @pytest.mark.parametrize("fault", ["stuck", "skip", "extra", "uneven"])
 def test_gloo_with_a_dump_missing(tmp_path: Path, fault: str) -> None:
-    """Gloo lists no members, says "scheduled" for ever, and records no send or recv."""
+    """Gloo lists no members, says "scheduled" forever, and records no send or recv."""
     plan = Plan(tp=2, dp=4, steps=7, eager=True, fault=fault, backend="gloo", lose=1, seed=5)
     written, answer = judged(plan, tmp_path)
     assert len(written.lost) == 1

@@ -1,4 +1,4 @@
-"""A training script: one rank loads its data for ever, the others wait for it in all_reduce."""
+"""A training script: one rank loads its data forever, the others wait for it in all_reduce."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_job_that_has_ended() -> None:
     tally = hung()
     tally.end()
     told = values(tally, 16.0)
-    assert (told["whichrank_up"], told["whichrank_alarm_level"]) == (0, 0), "no alert stays on for ever"
+    assert (told["whichrank_up"], told["whichrank_alarm_level"]) == (0, 0), "no alert stays on forever"
     assert told['whichrank_ranks{phase="ended"}'] == 2
     assert told['whichrank_alarms_total{level="confirmed"}'] == 1
     assert any(name.startswith("whichrank_verdict_info") for name in told)

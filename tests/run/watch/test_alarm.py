@@ -91,7 +91,7 @@ def test_an_idle_rank_where_work_takes_long(work):
     steady(alarm)
     silent = [*waiters(), away(0, 300, work=work)]
     assert play(alarm, 20, LONG_WORK_S - 5, lambda _t: silent) == {}
-    assert "confirmed" in play(alarm, 20 + LONG_WORK_S - 5, 30, lambda _t: silent), "but not for ever"
+    assert "confirmed" in play(alarm, 20 + LONG_WORK_S - 5, 30, lambda _t: silent), "but not forever"
 
 
 def test_who_does_nothing_at_all_in_its_checkpoint_is_reported_sooner_but_not_ended():
@@ -116,7 +116,7 @@ def test_a_checkpoint_is_no_hang():
     steady(alarm)
     silent = [*waiters(), replace(away(0, 300, busy=True), traffic=True)]
     assert play(alarm, 20, MOVING_S - 10, lambda _t: silent) == {}
-    assert "suspect" in play(alarm, 20 + MOVING_S - 10, 60, lambda _t: silent), "but not for ever"
+    assert "suspect" in play(alarm, 20 + MOVING_S - 10, 60, lambda _t: silent), "but not forever"
 
 
 def test_a_rank_that_walks_through_its_code_is_never_confirmed():

@@ -1,4 +1,4 @@
-"""Hangs that hide: a loop that computes for ever, and a group that stands while a thread's own group goes on."""
+"""Hangs that hide: a loop that computes forever, and a group that stands while a thread's own group goes on."""
 
 from __future__ import annotations
 

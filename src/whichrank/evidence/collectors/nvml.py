@@ -74,7 +74,7 @@ def rows(nvml: Any, columns: dict[str, Callable[[Any], Any]]) -> Iterator[str]:
 
 
 def main(every_s: float) -> int:
-    """Print the table, once or for ever; ends with its parent."""
+    """Print the table, once or forever; ends with its parent."""
     try:
         nvml: Any = import_module("pynvml")
     except ImportError:

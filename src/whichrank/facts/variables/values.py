@@ -209,7 +209,7 @@ def _other_unit(name: str, read: int) -> Problem | None:
 def _stops(name: str) -> str:
     """Tried on 2.13.0: the recorder's variables hang Gloo's start, the others raise."""
     if name.startswith("TORCH_FR_") or "TRACE_" in name:
-        return "with Gloo init_process_group hangs for ever without a word, with NCCL it fails"
+        return "with Gloo init_process_group hangs forever without a word, with NCCL it fails"
     return "init_process_group fails"
 
 

@@ -1,6 +1,6 @@
 """The ranks of a benchmark: started on all hosts, listened to, and ended in time whatever they do.
 
-Nothing here waits for ever: not for a rank that hangs in a collective, not for a host that does not answer, not for a
+Nothing here waits forever: not for a rank that hangs in a collective, not for a host that does not answer, not for a
 process that a wedged driver keeps alive.
 """
 

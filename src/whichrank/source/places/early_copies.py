@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from whichrank.source._constants import Constants, returns
 from whichrank.source._environ import is_environ
-from whichrank.source.nodes import FUNCTIONS, asks_for_main, last_name, walk
+from whichrank.source.nodes import FUNCTIONS, last_name, walk
 
 _DEPTH = 8
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -44,45 +44,6 @@ def missed(
                 why = f"the environment of the processes was copied from os.environ before (line {line}), without it"
                 yield Missed(name, place, why)
                 break
-
-
-def filled_late(tree: ast.Module, starts: list[tuple[ast.AST, ast.expr]]) -> Iterator[Missed]:
-    """`Popen(…, env=env)` and then `env["NAME"] = …`, with no start behind it. Starts: calls with their env=."""
-    for body in _bodies(tree):
-        at: dict[str, int] = {}
-        for index, statement in enumerate(body):
-            inner = set(map(id, walk(statement)))
-            for call, given in starts:
-                if isinstance(given, ast.Name) and id(call) in inner:
-                    at[given.id] = index
-        made = {
-            target.id: index
-            for index, statement in enumerate(body)
-            if isinstance(statement, ast.Assign)
-            for target in statement.targets
-            if isinstance(target, ast.Name)
-        }
-        for index, statement in enumerate(body):
-            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-            if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
-                continue
-            key, name = target.slice, target.value.id
-            used = any(
-                isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n is not target.value
-                for later in body[index:]
-                for n in walk(later)
-                if not (isinstance(later, ast.Assign) and later.targets[0] is target)
-            )
-            if name in at and made.get(name, -1) < at[name] < index and not used and isinstance(key, ast.Constant):
-                yield Missed(str(key.value), statement, "the process was started before, with the dictionary as it was")
-
-
-def _bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
-    for node in walk(tree):
-        if isinstance(node, ast.If) and not asks_for_main(node.test):
-            continue
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | ast.If):
-            yield node.body
 
 
 def _copies(node: ast.expr, constants: Constants, environ: frozenset[str], depth: int) -> list[ast.expr]:

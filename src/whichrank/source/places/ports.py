@@ -17,7 +17,7 @@ def too_large(name: str, port: str, ref: Ref) -> Clash | None:
     if not re.fullmatch(r"\d{5,12}", port) or int(port) <= LARGEST_PORT:
         return None
     return Clash(
-        name, ref, f"{port} is no port: the largest is {LARGEST_PORT}", f"Write a number up to {LARGEST_PORT}."
+        name, ref, f"{port} is not a port: the largest is {LARGEST_PORT}", f"Write a number up to {LARGEST_PORT}."
     )
 
 

@@ -136,6 +136,6 @@ def _sizes(manifest: Manifest, text: str, line: int) -> Iterator[Clash]:
     places = sum(pod.number * (pod.gpus // size) for pod in known)
     if wanted > places:
         has = " and ".join(f"{pod.number} pod{'s' if pod.number > 1 else ''} with {pod.gpus} GPUs" for pod in known)
-        why = f"{what} don't fit into {has}: the job waits for resources for ever"
+        why = f"{what} don't fit into {has}: the job waits for resources forever"
         at = manifest.ref(line + text.count("\n", 0, found.start()))
         yield Clash(name, at, why, "Start fewer, or raise replicas.", tuple(manifest.ref(pod.line) for pod in known))

@@ -119,7 +119,7 @@ _NATIVE_WAIT = re.compile(
 """What a C function below a line of the training code waits in: a handle of torch.distributed, or the GPU."""
 _HANDLES = {"Send": "isend", "Recv": "irecv"}
 # A library that calls back into the training code (a data set, a file object, a compiler's back end) still does its own
-# work. Only files that are on the stack while they do it: a compiled model runs below `_dynamo/eval_frame.py` for ever.
+# work. Only files that are on the stack while they do it: a compiled model runs below `_dynamo/eval_frame.py` forever.
 _CALLERS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
     (
         "compile",

@@ -1,4 +1,4 @@
-"""One rank matches a regular expression that takes for ever, with the interpreter's lock held."""
+"""One rank matches a regular expression that takes forever, with the interpreter's lock held."""
 
 import re
 
