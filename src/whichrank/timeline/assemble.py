@@ -92,6 +92,7 @@ def build_case(records: Iterable[Any]) -> Case:
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
         outline=joined(of_kind(pile, "outline.Outline")),
+        variables={held.rank: held for held in of_kind(pile, "variables.Variables")},
         sightings=_blamed(_placed(_in_stacks(_as_raised(messages, events), stacks, people), people), people),
         trials=of_kind(pile, "trial.Trial"),
         complaints=of_kind(pile, "trial.Complaint"),

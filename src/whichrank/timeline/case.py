@@ -22,6 +22,7 @@ from whichrank.records.events.watchdog import DumpSignal, WatchdogTimeout
 from whichrank.records.log import Progress
 from whichrank.records.outline import Outline
 from whichrank.records.stack import Handling, ProcessStack, main_thread
+from whichrank.records.variables import Variables
 from whichrank.timeline.clocks.collectives import Clock, align
 from whichrank.timeline.clocks.hosts import refined
 from whichrank.timeline.collectives.arrivals import Late, find_late
@@ -96,6 +97,8 @@ class Case(Struct, dict=True):
     """Places of training code that lay beside the logs."""
     outline: Outline = field(default_factory=Outline)
     """What is known of the lines of the job's scripts."""
+    variables: dict[int, Variables] = field(default_factory=dict)
+    """By rank, the counts and flags that its training code held where it stood."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
     """By global rank; the newest of each."""
     natives: dict[int, ProcessStack] = field(default_factory=dict)

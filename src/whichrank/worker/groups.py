@@ -23,6 +23,13 @@ def own() -> str:
     return json.dumps({MARK: 1, "rank": default.rank(), "groups": groups})
 
 
+def own_rank() -> int | None:
+    """Its rank; None where there is no group."""
+    world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
+    default = getattr(world, "default_pg", None)
+    return None if default is None else int(default.rank())
+
+
 def ranges(ranks: Iterable[int]) -> str:
     """`0-3,8`"""
     spans: list[list[int]] = []

@@ -106,7 +106,7 @@ class MainThread:
 
     def look(self, now_ns: int) -> dict[str, Any]:
         """The innermost line of the training code, and whether the thread is inside torch.distributed."""
-        frame = _frame()
+        frame = thread_that_trains()
         joins = frame is not None and frame.f_code.co_filename.endswith(_JOINS)
         found: dict[str, Any] = {"flags": 0, "operation": "", "work": "", "activity": ""}
         at = line = 0
@@ -142,7 +142,7 @@ class MainThread:
 
     def glance(self) -> tuple[bool | None, str]:
         """Whether it is inside torch.distributed (None: that says nothing), and its place in the training code."""
-        frame = _frame()
+        frame = thread_that_trains()
         inside, place = False, ""
         for _ in range(FRAMES):
             if frame is None:
@@ -202,7 +202,7 @@ class MainThread:
         kind = self._known.get(code)
         if kind is None:
             file = code.co_filename
-            user = "site-packages" not in file and not file.startswith(("<frozen", sys.base_prefix, sys.prefix))
+            user = is_training_code(file)
             text, signs = (code.co_name, _NAMES) if user else (file, _LIBRARIES)
             kind = (user, next((label for label, sign in signs if sign.search(text)), ""))
             if len(self._known) < LINES:
@@ -226,8 +226,13 @@ class MainThread:
             found["phase"] = layout.LEAVING
 
 
-def _frame() -> types.FrameType | None:
-    """Where the thread that trains is: the one that has marked a phase, or else the main one."""
+def is_training_code(file: str) -> bool:
+    """Neither a library nor Python itself."""
+    return "site-packages" not in file and not file.startswith(("<frozen", sys.base_prefix, sys.prefix))
+
+
+def thread_that_trains() -> types.FrameType | None:
+    """Where it is: the one that has marked a phase, or else the main one."""
     frames = sys._current_frames()  # noqa: SLF001
     marked = frames.get(MARKS.thread) if MARKS.thread is not None else None
     return marked or frames.get(threading.main_thread().ident or 0)

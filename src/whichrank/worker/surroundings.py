@@ -10,7 +10,7 @@ import os
 import stat
 from contextlib import suppress
 
-from whichrank.worker import groups, network, sockets
+from whichrank.worker import groups, network, sockets, variables
 
 WATCHER = "WHICHRANK_WATCHER"
 """The variable that carries the watcher's pid into the job."""
@@ -49,6 +49,8 @@ def answer(folder: str, name: str, token: str, asker: str) -> None:
         write_network(folder, token)
     with suppress(Exception):
         write_groups(folder, name)
+    with suppress(Exception):
+        write_variables(folder, name, token)
 
 
 def write_groups(folder: str, name: str) -> None:
@@ -56,6 +58,14 @@ def write_groups(folder: str, name: str) -> None:
     told = groups.own()
     if told:
         write(f"{folder}/{name}.groups", told)
+
+
+def write_variables(folder: str, name: str, token: str) -> None:
+    """What the training code holds where it stands; nothing before there is a group."""
+    rank = groups.own_rank()
+    told = variables.own(rank) if rank is not None else ""
+    if told:
+        write(f"{folder}/{name}.{token}.variables", told)
 
 
 def places() -> dict[str, object]:

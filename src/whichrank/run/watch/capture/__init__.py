@@ -12,7 +12,7 @@ from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import environment, host_tables, processes
 from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, await_torch, ring_torch
 from whichrank.run.watch.capture.at_start import remember
-from whichrank.run.watch.capture.dumps import dump_of, keep_groups
+from whichrank.run.watch.capture.dumps import dump_of, keep_groups, keep_variables
 from whichrank.run.watch.capture.guards import keep_guards
 from whichrank.run.watch.capture.host_state import (
     Questions,
@@ -125,6 +125,7 @@ def _gather(job_processes: JobProcesses, bundle: Bundle, token: str, places: Tor
         step(bundle, "error", keep_errors, job_processes, bundle, member, rank=member.rank)
         step(bundle, "environment", keep_environment, bundle, member, rank=member.rank)
         step(bundle, "groups", keep_groups, job_processes, bundle, member, rank=member.rank)
+        step(bundle, "variables", keep_variables, job_processes, bundle, member, token, rank=member.rank)
         step(bundle, "sockets", keep_sockets, job_processes, bundle, member, token, rank=member.rank)
     step(bundle, "outline", keep_outline, bundle, ranks)
     step(bundle, "network", keep_namespaces, job_processes, bundle, ranks, token)

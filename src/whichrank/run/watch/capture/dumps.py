@@ -46,6 +46,13 @@ def keep_groups(job_processes: JobProcesses, bundle: Bundle, member: Member) -> 
         bundle.add(f"groups/rank_{member.rank}.json", told, "groups", rank=member.rank, pid=member.words.pid)
 
 
+def keep_variables(job_processes: JobProcesses, bundle: Bundle, member: Member, token: str) -> None:
+    """The counts and flags that the rank's training code holds where it stands."""
+    told = read(job_processes.folder / f"{member.name}.{token}.variables")
+    if told:
+        bundle.add(f"variables/rank_{member.rank}.json", told, "variables", rank=member.rank, pid=member.words.pid)
+
+
 def _left(job_processes: JobProcesses, bundle: Bundle, member: Member, tried: tuple[tuple[str, str], ...]) -> bool:
     """Whether one of these files was left, and is now in the bundle."""
     rank, pid = member.rank, member.words.pid
