@@ -42,6 +42,7 @@ def judged(folder: Path) -> Diagnosis:
         ("forward_of_one_rank", "COLL101", "conditional-collective", (3,)),
         ("held_with_an_old_dump", "SLOW107", "rank-stuck-in-user-code", (2,)),
         ("left_the_ring", "COLL132", "p2p-unmatched", (2,)),
+        ("root_by_own_score", "COLL133", "root-mismatch", (2,)),
         ("went_on_without_a_key", "COLL102", "conditional-collective", (0,)),
         ("nothing_to_send", "COLL132", "p2p-unmatched", (3,)),
         ("thread_fills_a_queue", "COLL112", "teardown-hang", (0,)),

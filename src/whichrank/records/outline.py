@@ -41,6 +41,11 @@ class Outline(Struct, frozen=True):
     calls: Spans = {}
     """Lines of calls, by file, each with the first line of the function that it may be of."""
 
+    counters: dict[str, frozenset[str]] = {}
+    """Names, by file, that change as a rank goes on: their values tell how far it is."""
+    roles: dict[str, frozenset[str]] = {}
+    """Names, by file, that hold what is computed from the rank alone."""
+
     def function_of(self, file: str, line: int) -> tuple[int, int] | None:
         """First and last line of the function that this line is in."""
         around = [span for span in self.functions.get(file, ()) if span[0] <= line <= span[1]]

@@ -26,6 +26,8 @@ from whichrank.records.variables import Variables
 from whichrank.timeline.clocks.collectives import Clock, align
 from whichrank.timeline.clocks.hosts import refined
 from whichrank.timeline.collectives.arrivals import Late, find_late
+from whichrank.timeline.collectives.held_values import OddValue
+from whichrank.timeline.collectives.held_values import odd_values as find_odd_values
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.point_to_point import circles, left_exchange, without_receivers
@@ -123,6 +125,11 @@ class Case(Struct, dict=True):
     """Profiles of the ranks, where there are any."""
     hardware: Hardware = field(default_factory=Hardware)
     """What hosts say of themselves: kernel logs, GPUs, ports, limits, packets."""
+
+    @cached_property
+    def odd_values(self) -> list[OddValue]:
+        """Counts and flags that some ranks hold otherwise than all others."""
+        return find_odd_values(self.variables, self.outline)
 
     @property
     def world(self) -> int:

@@ -1,7 +1,8 @@
 """The scripts of a job: loops and whether they can be left early, lines on a condition, halves of exchanges.
 
 Two ranks that part at a loop's end had different numbers of batches; two that part within its body took different
-branches. The lines of a stack alone don't tell these apart. Only line numbers are kept, no code.
+branches. The lines of a stack alone don't tell these apart. Only line numbers are kept, and names of variables that
+count or that say which rank this is; no code.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ _RECEIVES = frozenset({"recv", "irecv", "recv_object_list"})
 _SORTS = frozenset(
     {"sorted", "sort", "argsort", "shuffle", "nlargest", "nsmallest", "permutation", "randperm", "sample"}
 )
+_CHANGES = frozenset(
+    {"append", "appendleft", "extend", "insert", "add", "update", "pop", "popleft", "popitem", "remove", "discard",
+     "clear", "setdefault"}
+)  # fmt: skip
+_MOST_NAMES = 4096
 _BY_RANK = re.compile(r"rank|is_(?:main|master|leader|first|last)|main_process|coordinator", re.IGNORECASE)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -45,6 +51,8 @@ def of_stacks(texts: Iterable[bytes], folder: Path | None = None) -> bytes:
     told["calls"] = {path: rows for path, tree in trees.items() if (rows := calls(tree))}
     told["sorts"] = {path: rows for path, tree in trees.items() if (rows := sorts(tree))}
     told["by_rank"] = {path: rows for path, tree in trees.items() if (rows := by_rank(tree))}
+    told["counters"] = {path: names for path, tree in trees.items() if (names := counters(tree))}
+    told["roles"] = {path: names for path, tree in trees.items() if (names := sorted(_derived_from_rank(tree)))}
     return json.dumps({MARK: 1, **told}).encode()
 
 
@@ -132,6 +140,31 @@ def by_rank(tree: ast.Module) -> list[list[int]]:
             behind = block[at + 1 :] if isinstance(each.body[-1], ast.Return | ast.Continue) else []
             found += [_span(part) for part in (each.body, each.orelse, behind) if part]
     return sorted(found)
+
+
+def counters(tree: ast.Module) -> list[str]:
+    """Names that change as a rank goes on, whatever it computes: of loops, of `n += 1`, of lists that grow."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            found |= {_named(part) for part in ast.walk(node.target)}
+        elif isinstance(node, ast.AugAssign):
+            found.add(_named(node.target))
+        elif isinstance(node, ast.Assign):
+            read = {
+                ast.dump(_loaded(part)) for part in ast.walk(node.value) if isinstance(part, ast.Name | ast.Attribute)
+            }
+            found |= {_named(target) for target in node.targets if ast.dump(_loaded(target)) in read}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
+            found.add(_named(node.func.value))
+    return sorted(found - {""})[:_MOST_NAMES]
+
+
+def _loaded(part: ast.AST) -> ast.AST:
+    """The same name or attribute as it stands where it is read."""
+    if isinstance(part, ast.Name):
+        return ast.Name(part.id, ast.Load())
+    return ast.Attribute(part.value, part.attr, ast.Load()) if isinstance(part, ast.Attribute) else part
 
 
 def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:

@@ -30,8 +30,12 @@ def read(item: Item) -> Reading:
             {str(file): tuple((int(a), int(b)) for a, b in rows) for file, rows in dict(told.get(key, {})).items()}
             for key in ("branches", "by_rank", "sorts", "functions", "calls")
         )
+        counters, roles = (
+            {str(file): frozenset(map(str, names)) for file, names in dict(told.get(key, {})).items()}
+            for key in ("counters", "roles")
+        )
         loops = {str(file): tuple(Loop(int(a), int(b), bool(c)) for a, b, c in rows) for file, rows in files.items()}
         exchanges = {str(file): tuple(map(int, rows)) for file, rows in halves.items()}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableError(f"{item.label}: not an outline: {error}") from error
-    return Reading([Outline(loops, branches, exchanges, by_rank, sorts, functions, calls)])
+    return Reading([Outline(loops, branches, exchanges, by_rank, sorts, functions, calls, counters, roles)])

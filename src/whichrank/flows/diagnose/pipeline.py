@@ -31,6 +31,7 @@ from whichrank.timeline.job_state.joined import joined
 from whichrank.timeline.job_state.outcome import at_work, observed
 from whichrank.verdict.choose import Choice, choose
 from whichrank.verdict.fit import against
+from whichrank.verdict.settle import settled
 
 Given = Path | Literal["-"]
 
@@ -175,7 +176,7 @@ def conclude(
         said, found, clear, skipped = said + more[0], found + more[1], clear + more[2], skipped + more[3]
         said = [plugins.with_site_fixes(finding) for finding in said]
         sources = [*sources, *plugins.left_out()]
-    findings = [joined(case, finding) for finding in said]
+    findings = [settled(case, joined(case, finding)) for finding in said]
     choice = choose(
         findings,
         looked_at=_looked_at(case, sources),
