@@ -15,6 +15,7 @@ from whichrank.model.evidence import Ref, Source
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Dump, GroupMembers
 from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import OperationsCounted
 from whichrank.records.events.launchers import ElasticFailure
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.processes import Traceback
@@ -31,6 +32,7 @@ from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.hardware import gather, read_by_others
 from whichrank.timeline.identity.addresses import hosts_on_loopback, names_of_addresses, with_domains
 from whichrank.timeline.identity.groups import with_members
+from whichrank.timeline.identity.old_dumps import without_old
 from whichrank.timeline.identity.places import with_ranks_of_places
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.who import (
@@ -70,7 +72,8 @@ def build_case(records: Iterable[Any]) -> Case:
         [r for r in pile if isinstance(r, Event) and not isinstance(r, KnownMessage)],
         [dump.newest_ns for dump in run.dumps],
     )
-    lineup = line_up(with_members(run.dumps, [r for r in pile if isinstance(r, GroupMembers)]), release=True)
+    current, old = without_old(run.dumps, [e for e in events if isinstance(e, OperationsCounted)])
+    lineup = line_up(with_members(current, [r for r in pile if isinstance(r, GroupMembers)]), release=True)
     events = with_likely_ranks(with_ranks_of_only_group(events), lineup.world if lineup else 0)
     stacks = [replace(s, rank=None) if (s.rank or 0) > LARGEST_WORLD else s for s in stacks]
     placements = [r for r in pile if isinstance(r, Placement)]
@@ -101,7 +104,7 @@ def build_case(records: Iterable[Any]) -> Case:
         natives=_by_rank([s for s in stacks if has_native_frames(s)], people),
         unplaced=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
         handling=_handled(stacks, people),
-        set_aside=_aside(run.aside, run.unplaced),
+        set_aside=_aside([*run.aside, *old], run.unplaced),
         has_dumps=lineup is not None,
         host_names=host_names,
         looped_hosts=hosts_on_loopback(of_kind(told, "host.HostName")),

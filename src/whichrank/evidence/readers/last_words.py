@@ -12,7 +12,7 @@ from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
 from whichrank.records.dump import ranks_of_spans
 from whichrank.records.events.base import Event
-from whichrank.records.events.collectives import InOperation, StoodStill
+from whichrank.records.events.collectives import InOperation, OperationsCounted, StoodStill
 from whichrank.records.events.launchers import LauncherEnded, ProcessExit, ProcessLeft
 from whichrank.records.events.startup import CommInit, GroupInit, GroupTeardown, NotJoined
 
@@ -53,7 +53,7 @@ def read(item: Item) -> Reading:
     ]
     fresh_ns = max((_whole(row, "heard_ns") or 0 for _, row in ranks), default=0) - _FRESH_NS
     for index, row in ranks:
-        events += _events(item.label, index, row, host)
+        events += [*_events(item.label, index, row, host), *_counted(item.label, index, row, host)]
         if row.get("alive") is True and (_whole(row, "heard_ns") or 0) >= fresh_ns:
             events += [*_inside(item.label, index, row, host), *_still(item.label, index, row, host)]
     launchers = content.get("launchers")
@@ -100,6 +100,14 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
         ref = Ref(label, f"process {index}", f"rank {rank} (process {pid}) {how}", rank, host)
         found.append(ProcessLeft(ref=ref, time_ns=_whole(row, "ended_ns"), rank=rank, pid=pid, host=host))
     return found
+
+
+def _counted(label: str, index: int, row: dict[str, Any], host: str | None) -> list[Event]:
+    rank, issued, at = _whole(row, "rank", _MOST_RANKS), _whole(row, "issued"), _whole(row, "changed_ns")
+    if not issued or not at:
+        return []
+    ref = Ref(label, f"process {index}", f"rank {rank} has issued {issued:,} operations", rank, host)
+    return [OperationsCounted(ref=ref, time_ns=at, rank=rank, pid=_whole(row, "pid"), host=host, issued=issued)]
 
 
 def _inside(label: str, index: int, row: dict[str, Any], host: str | None) -> list[Event]:

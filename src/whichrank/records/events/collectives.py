@@ -73,6 +73,12 @@ class StoodStill(Event, kw_only=True):
     place: str = ""
 
 
+class OperationsCounted(Event, kw_only=True):
+    """How many operations a rank had issued by its own count, and (as its time) when that last changed."""
+
+    issued: int = 0
+
+
 class InOperation(Event, kw_only=True):
     """Where a rank was when it was looked at."""
 

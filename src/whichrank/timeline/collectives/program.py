@@ -64,6 +64,8 @@ class Programs(Struct):
     _places: dict[int, CodePlace | None] = field(default_factory=dict)
     """By the number of the call: groups share calls."""
     _passages: Passages = field(default_factory=Passages)
+    _mixed: Passages = field(default_factory=Passages)
+    """Of ranks with two recorders, over both of them in order of time."""
 
     def label(self, row: int) -> Label:
         """A name for the operation that is the same on every rank that runs the same line for its own group."""
@@ -102,6 +104,8 @@ class Programs(Struct):
             self._strands[rank] = [np.flatnonzero(source == recorder) for recorder in sorted(set(source.tolist()))]
             for strand in self._strands[rank]:
                 self._passages.add(rank, said[strand])
+            if len(self._strands[rank]) > 1:
+                self._mixed.add(rank, said)
 
     def _labels_of(self, rows: Ints) -> Ints:
         """The labels of rows, each call of a group looked at once."""
@@ -117,32 +121,44 @@ class Programs(Struct):
     def deviations(self, rank: int, back: int) -> list[Deviation]:
         """The operations among the last `back` of a rank that nothing supports, oldest first."""
         self.add_all([rank])
-        rows, oldest = self.rows[rank], len(self.rows[rank]) - back
-        found: list[Deviation] = []
-        for strand in self._strands[rank]:
-            labels = self.labels[rank][strand]
-            runs = {length: run_hashes(labels, length) for length in CONTEXTS}
-            known: dict[tuple[int, int, Label], int | None] = {}
-            for index in range(max(1, int(np.searchsorted(strand, oldest))), len(strand)):
-                here = {n: hashes[index - n] for n, hashes in runs.items() if index >= n}
-                longest = next(iter(here))
-                # Training repeats itself: what follows the same run, of which the shorter ones are parts, is told once.
-                key = (longest, int(here[longest]), int(labels[index]))
-                if key not in known:
-                    known[key] = self._due(rank, key[2], here)
-                due = known[key]
-                if due is not None:
-                    found.append(Deviation(int(rows[strand[index]]), due))
+        found = [one for strand in self._strands[rank] for one in self._unsupported(rank, strand, back, self._passages)]
         return sorted(found, key=lambda deviation: deviation.row)
 
-    def _due(self, rank: int, label: Label, runs: dict[int, np.uint64]) -> int | None:
+    def deviations_in_time(self, rank: int, back: int) -> list[Deviation]:
+        """The same over both recorders of a rank: an operation on GPUs that is followed by one of the CPUs.
+
+        Threads may issue them, and race: that counts only where no single recorder tells anything."""
+        self.add_all([rank])
+        if len(self._strands[rank]) < 2:
+            return []
+        return self._unsupported(rank, np.arange(len(self.rows[rank])), back, self._mixed)
+
+    def _unsupported(self, rank: int, strand: Ints, back: int, passages: Passages) -> list[Deviation]:
+        rows, oldest = self.rows[rank], len(self.rows[rank]) - back
+        labels = self.labels[rank][strand]
+        runs = {length: run_hashes(labels, length) for length in CONTEXTS}
+        known: dict[tuple[int, int, Label], int | None] = {}
+        found: list[Deviation] = []
+        for index in range(max(1, int(np.searchsorted(strand, oldest))), len(strand)):
+            here = {n: hashes[index - n] for n, hashes in runs.items() if index >= n}
+            longest = next(iter(here))
+            # Training repeats itself: what follows the same run, of which the shorter ones are parts, is told once.
+            key = (longest, int(here[longest]), int(labels[index]))
+            if key not in known:
+                known[key] = self._due(rank, key[2], here, passages)
+            due = known[key]
+            if due is not None:
+                found.append(Deviation(int(rows[strand[index]]), due))
+        return found
+
+    def _due(self, rank: int, label: Label, runs: dict[int, np.uint64], passages: Passages) -> int | None:
         """A row that shows what was due after these runs of operations, if `label` has nothing to support it.
 
         The longest run with at least two other passages decides: a single one may be the odd one itself.
         """
         single: tuple[Ints, Ints] | None = None
         for length, run in runs.items():
-            follows, ranks = self._passages.after(length, run)  # this passage is among them
+            follows, ranks = passages.after(length, run)  # this passage is among them
             if len(follows) == 2 and single is None:
                 single = follows, ranks
             if len(follows) > 2:

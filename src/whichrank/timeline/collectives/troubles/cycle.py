@@ -59,6 +59,8 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
     blamed = _blamed(lineup, meetings, inside)
     programs.add_all(part)
     departures = {rank: programs.deviations(rank, LOOK_BACK) for rank in part}
+    if not any(departures.values()):
+        departures = {rank: programs.deviations_in_time(rank, LOOK_BACK) for rank in part}
     flagged = {rank: found[0] for rank, found in departures.items() if found}
     missing = {rank for meeting in meetings for rank in meeting.absent}
     if all(meeting.p2p for meeting in meetings) and missing:
