@@ -10,8 +10,8 @@ forward pass of a DDP model in an evaluation (buffers are broadcast), `barrier()
 
 ## How it decides
 The operation was issued by one rank only, the first of its group (or the others wait for nothing at all), and
-it is not part of what the others do at that point. Where all of them have called it from the same line before, it is
-told as a conditional collective: this rank went on without the others.
+it is not part of what the others do at that point. Where all of them have called it from the same line before, or the
+script comes to it by a condition that does not ask for the rank, it is told as a conditional collective.
 
 ## Example
 Rank 0 waits in `barrier #21` at `train.py:88 in save`; ranks 1-7 are in the next step's `all_reduce #21`.
@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
+from whichrank.records.outline import Outline
 from whichrank.records.stack import is_user_frame
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -57,7 +58,9 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     row = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
     name = wording.culprits_text(case, trouble.ranks).capitalize()
     plain = trouble.shape == "alone" or trouble.ranks == (0,)
-    usual = trouble.shape == "alone" and _called_by_others(lineup, row, trouble.meeting.absent)
+    usual = trouble.shape == "alone" and (
+        _called_by_others(lineup, row, trouble.meeting.absent) or _on_another_condition(case.outline, lineup, row)
+    )
     cause, other = ("conditional-collective", CAUSE) if usual else (CAUSE, "conditional-collective")
     return Finding(
         code=CODE,
@@ -86,6 +89,18 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             ),
         ),
     )
+
+
+def _on_another_condition(lines: Outline, lineup: Lineup, row: int) -> bool:
+    """Whether a condition leads to the call that does not ask for the rank."""
+    frames = [frame for frame in lineup.call_of(row).stack if is_user_frame(frame)]
+    if not frames or any(frame.file not in lines.branches for frame in frames):
+        return False
+    by_rank, branches = (
+        any(first <= frame.line <= last for frame in frames[:-1] for first, last in spans.get(frame.file, ()))
+        for spans in (lines.by_rank, lines.branches)
+    )
+    return branches and not by_rank
 
 
 def _called_by_others(lineup: Lineup, row: int, others: Sequence[int]) -> bool:

@@ -59,9 +59,24 @@ def at_the_end(lineup: Lineup, troubles: Sequence[Trouble], script: Script, stan
 def _at_a_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> Trouble:
     if trouble.shape == "crossed":
         return _one_side_left(lineup, trouble, script.lines.loops, stands)
+    if trouble.shape == "left-loop" and _within_one_round(lineup, trouble, script.lines.loops, stands):
+        return replace(trouble, shape="added")  # by the order of lines alone it looked so
     if _parted_at_loop(lineup, trouble, script, stands):
         return replace(trouble, shape="left-loop")
     return replace(trouble, shape="swapped") if _order_of_one_line(lineup, trouble, script) else trouble
+
+
+def _within_one_round(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stands) -> bool:
+    """Whether one loop holds the lines of both sides, and none has only the others in it: nobody has left it."""
+    if trouble.acted is None or trouble.due is None:
+        return False
+    there = fork(_stack(lineup, trouble.acted, stands), _stack(lineup, trouble.due, stands))
+    if there is None:
+        return False
+    mine, other, within = there
+    around = [loop for loop in loops.get(mine.file, ()) if loop.holds(other.line)]
+    inside = within is not None and any(loop.holds(within.line) for loop in loops.get(within.file, ()))
+    return bool(around) and all(loop.holds(mine.line) for loop in around) and not inside
 
 
 def _order_of_one_line(lineup: Lineup, trouble: Trouble, script: Script) -> bool:
