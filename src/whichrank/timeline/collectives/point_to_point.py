@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from whichrank.records.dump import Frame
 from whichrank.records.events.collectives import MESSAGES, RECEIVES, SENDS, InOperation
+from whichrank.records.outline import Outline
 from whichrank.records.stack import ProcessStack, is_user_frame, main_thread
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
@@ -163,7 +164,7 @@ def _past(case: Case, members: list[int]) -> int | None:
         return None
     one, other = members
     paths = _path(case.stacks[one]), _path(case.stacks[other])
-    order = _compare(*paths)
+    order = _compare(*paths) or _by_loops(case.outline, *paths)
     sits = sitting(case)
     mine, theirs = sits[one].step, sits[other].step
     if mine and theirs:
@@ -173,6 +174,43 @@ def _past(case: Case, members: list[int]) -> int | None:
     elif _comes_round(case, *paths):
         return None
     return None if order == 0 else one if order > 0 else other
+
+
+def _by_loops(lines: Outline, mine: list[Frame], theirs: list[Frame]) -> int:
+    """Which of two ranks is further on: 1 for mine, -1 for theirs, 0 where that can't be told.
+
+    A schedule has its parts in loops, first all forward, then all backward. In a function that both are in, one may be
+    behind the loop that the other is in; in two functions with as many loops, it may be in a later one."""
+    for a, b in zip(mine, theirs, strict=False):
+        if a == b:
+            continue
+        loops = lines.loops.get(a.file, ()) if (a.file, a.function) == (b.file, b.function) else ()
+        ahead = any(loop.holds(b.line) and loop.last < a.line for loop in loops)
+        behind = any(loop.holds(a.line) and loop.last < b.line for loop in loops)
+        return ahead - behind or _later_loop(lines, mine[-1], theirs[-1])
+    return 0
+
+
+def _later_loop(lines: Outline, mine: Frame, theirs: Frame) -> int:
+    """Which of two functions with as many loops is in a later one of them."""
+    (one, of_one), (other, of_other) = _loop_number(lines, mine), _loop_number(lines, theirs)
+    alike = one and other and of_one == of_other and (mine.file, mine.function) != (theirs.file, theirs.function)
+    return (one > other) - (one < other) if alike else 0
+
+
+def _loop_number(lines: Outline, frame: Frame) -> tuple[int, int]:
+    """Which of the outermost loops of its function a line is in, from 1, and how many it has; 0 for none."""
+    span = lines.function_of(frame.file, frame.line)
+    if span is None:
+        return 0, 0
+    inside = [loop for loop in lines.loops.get(frame.file, ()) if span[0] <= loop.first and loop.last <= span[1]]
+    outer = sorted(
+        (loop.first, loop.last)
+        for loop in inside
+        if not any(other is not loop and other.first <= loop.first and loop.last <= other.last for other in inside)
+    )
+    at = next((number for number, (first, last) in enumerate(outer, 1) if first <= frame.line <= last), 0)
+    return at, len(outer)
 
 
 def _same_function(mine: list[Frame], theirs: list[Frame]) -> bool:
