@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import numpy as np
 
+from whichrank.timeline.collectives.channels import direction
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.program import Deviation, Programs, place_of
@@ -15,6 +17,9 @@ from whichrank.timeline.collectives.troubles.loops import fork
 from whichrank.timeline.collectives.troubles.one_line import lines_of_both, path
 from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 from whichrank.timeline.collectives.waits import WaitGraph
+
+_OFTEN, _NEARLY_ALL = 3, 0.9
+"""How often a number of messages was seen, of how many, before it is the usual one."""
 
 
 def open_meetings(graph: WaitGraph, part: Sequence[int]) -> list[Meeting]:
@@ -72,6 +77,7 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
     if all(meeting.p2p for meeting in meetings):
         sits = {rank: m for rank in part if (m := _sits(graph, rank, inside)) is not None and rank in m.joined}
         past = [rank for rank, m in sits.items() if left_out(lineup, rank, m.joined[rank])]
+        past = past or [rank for rank, m in sits.items() if fewer_messages(lineup, rank, m.joined[rank])]
         past = past or _past_the_message(meetings, sits) or sorted(missing & inside)
         if len(past) == 1:
             missed = next((m for m in meetings if past[0] in m.absent), meetings[0])
@@ -131,6 +137,20 @@ def left_out(lineup: Lineup, rank: int, row: int) -> bool:
     following = next((int(i) for i in same if i > at), None)
     since = int((calls[at + 1 : following] == before).sum())
     return since == (0 if following is None else 1)  # the next round has its own
+
+
+def fewer_messages(lineup: Lineup, rank: int, row: int) -> bool:
+    """Whether the messages in one direction before this one were fewer than every time until now: a pipeline whose last
+    batch has fewer parts."""
+    rows = [at for at in lineup.rows(rank) if at <= row and lineup.p2p[at]]
+    ways = [direction(lineup.call_of(at).op.removeprefix("nccl:")) for at in rows]
+    runs = [(way, len(list(same))) for way, same in groupby(ways)]
+    if len(runs) < 2:
+        return False
+    way, count = runs[-2]
+    usual = Counter(length for other, length in runs[1:-2] if other == way)
+    (often, times), *_ = usual.most_common(1) or [(0, 0)]
+    return times >= _OFTEN and times > _NEARLY_ALL * usual.total() and count < often
 
 
 def _earliest(lineup: Lineup, flagged: dict[int, Deviation]) -> list[int]:
