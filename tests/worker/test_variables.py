@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 import types
 from typing import Any
+
+import pytest
 
 from whichrank.worker import variables
 from whichrank.worker.marks import MARKS
@@ -58,3 +61,36 @@ def test_counts_flags_and_lengths_and_nothing_else(monkeypatch) -> None:
 def test_what_libraries_make_is_not_looked_into() -> None:
     values = next(frame for frame in told() if frame[0] == FILE)[3]
     assert "self.skipped" not in values, "the class is of a module that is not the training code"
+
+
+def failed(words: str, **held: object) -> dict[str, Any]:
+    """What a rank tells of a function that held these values and raised an exception with these words."""
+    script = f"def step({', '.join(held)}):\n    raise ValueError({words!r})\n"
+    space: dict[str, Any] = {}
+    exec(compile(script, FILE, "exec"), space)
+    try:
+        space["step"](**held)
+    except ValueError as error:
+        return json.loads(variables.at_failure(1, error))["frames"][0][3]
+    raise AssertionError("nothing was raised")
+
+
+def test_which_values_are_finite_is_told_where_the_exception_speaks_of_it() -> None:
+    torch = pytest.importorskip("torch")
+    bad, good = torch.tensor([1.0, float("nan")]), torch.ones(2)
+    held = {"loss": bad, "norm": good, "rate": float("inf"), "labels": torch.ones(2, dtype=torch.long), "step": 7}
+    told = failed("loss is nan at step 7", **held)
+    assert told == {"finite(loss)": False, "finite(norm)": True, "finite(rate)": False, "step": 7}
+    assert failed("the batch is empty", **held) == {"step": 7}
+    assert failed("cannot find nanotron.yaml", **held) == {"step": 7}
+
+
+def test_a_tensor_that_does_not_answer_holds_up_nothing(monkeypatch) -> None:
+    torch = pytest.importorskip("torch")
+    never = threading.Event()
+    monkeypatch.setattr(variables, "_LIMIT_S", 0.1)
+    monkeypatch.setattr(variables, "_look", lambda value, found: never.wait(20))
+    begun = time.monotonic()
+    assert failed("loss is nan", a=torch.ones(1), b=torch.ones(1), c=torch.ones(1)) == {}
+    assert time.monotonic() - begun < 2.0
+    never.set()

@@ -260,6 +260,7 @@ class Watch:
             from whichrank.worker import surroundings
 
             surroundings.write_groups(self.folder, self.name)
+            surroundings.write_variables_of(self.folder, self.name, self.recorder.words.rank, error)
         except Exception as defect:  # noqa: BLE001 - a watcher never disturbs what it watches
             self.complain(defect)
 

@@ -15,6 +15,7 @@ from whichrank.worker import groups, network, sockets, variables
 WATCHER = "WHICHRANK_WATCHER"
 """The variable that carries the watcher's pid into the job."""
 _PR_SET_PTRACER = 0x59616D61
+END = "end"
 START = "start"
 """Stands for the token of a request in what is written before the first one."""
 
@@ -66,6 +67,13 @@ def write_variables(folder: str, name: str, token: str) -> None:
     told = variables.own(rank) if rank is not None else ""
     if told:
         write(f"{folder}/{name}.{token}.variables", told)
+
+
+def write_variables_of(folder: str, name: str, rank: int, error: BaseException) -> None:
+    """What the training code held where it failed."""
+    told = variables.at_failure(rank, error) if rank >= 0 else ""
+    if told:
+        write(f"{folder}/{name}.{END}.variables", told)
 
 
 def places() -> dict[str, object]:

@@ -48,7 +48,8 @@ def keep_groups(job_processes: JobProcesses, bundle: Bundle, member: Member) -> 
 
 def keep_variables(job_processes: JobProcesses, bundle: Bundle, member: Member, token: str) -> None:
     """The counts and flags that the rank's training code holds where it stands."""
-    told = read(job_processes.folder / f"{member.name}.{token}.variables")
+    left = (read(job_processes.folder / f"{member.name}.{when}.variables") for when in (token, "end"))
+    told = next(filter(None, left), b"")
     if told:
         bundle.add(f"variables/rank_{member.rank}.json", told, "variables", rank=member.rank, pid=member.words.pid)
 
