@@ -39,7 +39,7 @@ def test_an_operation_of_the_cpu_that_one_of_two_left_out() -> None:
 
 
 def pipeline(parts: list[int], expected: int) -> list[Dump]:
-    """Rank 0 sends the parts of a batch and then receives as many; rank 1 receives a fixed number and sends them back."""
+    """Rank 0 sends the parts of a batch, then receives as many; rank 1 receives a fixed number and sends them back."""
     first: list[Did] = []
     second: list[Did] = []
 

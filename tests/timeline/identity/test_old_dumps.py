@@ -21,13 +21,13 @@ def counted(rank: int, issued: int, *, at_s: int) -> OperationsCounted:
     return OperationsCounted(rank=rank, issued=issued, time_ns=START_NS + at_s * SECOND)
 
 
-def test_a_dump_in_reserve_accuses_nobody() -> None:
+def test_a_dump_in_reserve_says_nothing_of_where_its_rank_is() -> None:
     dumps = [taken(0, 5, at_s=1), taken(1, 90, at_s=60, done=False), taken(2, 90, at_s=60, done=False)]
     case = build_case([*dumps, counted(0, 90, at_s=40), counted(1, 90, at_s=40), counted(2, 90, at_s=40)])
     assert case.lineup is not None
     assert case.lineup.dumped == [1, 2]
     assert ["85 operations" in (source.note or "") for source in case.set_aside] == [True]
-    assert all(trouble.ranks != (0,) for trouble in case.troubles)
+    assert [trouble.meeting.seq for trouble in case.troubles] == [90], "and not 6"
 
 
 def test_a_rank_that_has_done_nothing_since_is_where_its_dump_says() -> None:
