@@ -91,7 +91,8 @@ import json, os, statistics as st, time, torch, torch.distributed as dist
 from datetime import timedelta
 os.environ["NCCL_HOSTID"] = "host-" + os.environ["RANK"]
 from whichrank.facts.hardware.bandwidth import bandwidths
-from whichrank.worker import bench, collectives
+from whichrank.worker.bench import collectives
+from whichrank.worker.bench import rank as bench
 GPU = torch.cuda.is_available()
 device = torch.device("cuda", 0) if GPU else torch.device("cpu")
 if GPU: torch.cuda.set_device(0)

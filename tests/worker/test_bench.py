@@ -16,7 +16,8 @@ needs.package("torch")
 BOTH = """
 import json, statistics, sys, time, torch, torch.distributed as dist
 from whichrank.facts.hardware.bandwidth import bandwidths
-from whichrank.worker import bench, collectives
+from whichrank.worker.bench import collectives
+from whichrank.worker.bench import rank as bench
 dist.init_process_group("gloo"); torch.set_num_threads(1)
 device, ratios = torch.device("cpu"), []
 n = dist.get_world_size()

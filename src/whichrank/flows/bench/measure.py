@@ -24,7 +24,7 @@ from whichrank.model.evidence import Coverage, Quality, Skipped, Source
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.bench import BenchResult, BenchRun
 
-_PROGRAM = ("-m", "whichrank.worker.bench")
+_PROGRAM = ("-m", "whichrank.worker.bench.rank")
 _RANKS = ("-m", "whichrank.worker.ranks")
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 

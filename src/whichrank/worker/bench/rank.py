@@ -1,4 +1,4 @@
-"""The benchmark inside a rank: `python -m whichrank.worker.bench PLAN`, with RANK, WORLD_SIZE and MASTER_ADDR set.
+"""The benchmark inside a rank: `python -m whichrank.worker.bench.rank PLAN`, with RANK, WORLD_SIZE and MASTER_ADDR set.
 
 Times are taken with device events on a GPU and with the wall clock on a CPU, over batches of back-to-back calls after a
 warm-up. A batch counts with the slowest rank's time; the median of the batches is told, with its spread. Rank 0 prints
@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from whichrank.facts.hardware.bandwidth import bandwidths
-from whichrank.worker import collectives
+from whichrank.worker.bench import collectives
 
 _WARM_UP = 3
 _BATCH_S = 0.004
@@ -99,7 +99,7 @@ def run(plan: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
             if "error" in result:
                 break
     if plan.get("stragglers"):
-        from whichrank.worker import stragglers
+        from whichrank.worker.bench import stragglers
 
         tell({"at": ["the search for stragglers", 0]})
         tell({"stragglers": stragglers.measure(device, int(plan.get("rounds", 12)))})

@@ -1,4 +1,4 @@
-"""Members of groups, as the process names them."""
+"""What a process tells of itself: the members of its groups, the counts and flags of its training code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.timeline.by_hand import Did, dump
+from whichrank.evidence.readers import frame_variables
 from whichrank.evidence.readers.group_members import read, sniff
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
@@ -43,3 +44,24 @@ def test_a_second_group_of_all_ranks_that_one_rank_used_has_all_ranks():
     dumps = [dump(r, {"0": None, "1": None}, alone if r == 0 else others) for r in range(4)]
     told = [GroupMembers(r, {"0": (0, 1, 2, 3), "1": (0, 1, 2, 3)}) for r in range(4)]
     assert {t.ranks for t in build_case([*dumps, *told]).troubles} == {(0,)}
+
+
+def variables(tmp_path, frames):
+    path = tmp_path / "rank_2.json"
+    path.write_text(json.dumps({"whichrank_variables": 1, "rank": 2, "frames": frames}))
+    item = Item(path, path.name, path.stat().st_size, 0)
+    assert frame_variables.sniff(item.head(), path.name)
+    return frame_variables.read(item).records
+
+
+def test_numbers_are_kept_and_text_is_not(tmp_path):
+    (told,) = variables(tmp_path, [["/me/train.py", 12, "fit", {"step": 4, "done": True, "name": "x", "rate": 0.1}]])
+    (frame,) = told.frames
+    assert (told.rank, frame.line, frame.function) == (2, 12, "fit")
+    assert frame.values == {"step": 4, "done": True}
+
+
+@pytest.mark.parametrize("frames", [7, [["a", 1, "f"]], [["a", "x", "f", {}]], [["a", 1, "f", 3]], [{}]])
+def test_what_is_something_else_is_said(tmp_path, frames):
+    with pytest.raises(UnreadableError):
+        variables(tmp_path, frames)

@@ -1,0 +1,1 @@
+"""The benchmark as it runs inside a rank."""
