@@ -167,6 +167,15 @@ class Standing(Struct, frozen=True):
     ranks: tuple[int, ...]
 
 
+class HeldOtherwise(Struct, frozen=True):
+    """A count or flag of the training code that the culprits hold otherwise than all other ranks."""
+
+    name: str
+    place: CodePlace
+    value: int | bool
+    usual: int | bool
+
+
 class Excerpt(Struct, frozen=True):
     """Lines of the training code around a place that the verdict names."""
 
@@ -193,6 +202,7 @@ class Diagnosis(Struct, frozen=True):
     waits: tuple[Wait, ...] = ()
     standings: tuple[Standing, ...] = ()
     """Identical stacks together, the most frequent first."""
+    held_otherwise: tuple[HeldOtherwise, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
     """All that were considered, the best first."""

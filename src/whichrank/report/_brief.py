@@ -23,7 +23,11 @@ def brief(diagnosis: Diagnosis) -> Outline:
         Section("who", list(_who(diagnosis, by_title))),
         by_title.get("nothing readable of", _NOTHING),
         Section("proof", list(_proof(by_title.get("proof")))),
-        *(by_title[title] for title in ("the code", "the cycle", "where it began") if title in by_title),
+        *(
+            by_title[title]
+            for title in ("the code", "what differs there", "the cycle", "where it began")
+            if title in by_title
+        ),
         _first(None if diagnosis.verdict.culprits.ranks else by_title.get("where the ranks are"), STANDINGS),
         Section("what to do", _to_do(diagnosis, by_title), numbered=True),
         by_title.get("it could also be", _NOTHING),

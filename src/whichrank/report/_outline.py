@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from whichrank.model.evidence import Coverage, Ref, Source
 from whichrank.model.findings import CodePlace, Finding, Hold, Link, NextStep, Subject, Witness
-from whichrank.model.verdict import Diagnosis, Excerpt, Hypothesis, JobInfo, PhaseSeen, RankInfo
+from whichrank.model.verdict import Diagnosis, Excerpt, HeldOtherwise, Hypothesis, JobInfo, PhaseSeen, RankInfo
 from whichrank.report import _coverage
 from whichrank.report._words import counted, listed, percent, ranges, shortened
 
@@ -76,6 +76,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
         Section("proof", _proof(diagnosis), numbered=True),
         Section("the code", [_excerpt(excerpt) for excerpt in diagnosis.excerpts]),
         Section("where the ranks are", _standings(diagnosis)),
+        Section("what differs there", [_held(held) for held in diagnosis.held_otherwise]),
         Section("the cycle", _cycle([link for link in verdict.certificate if isinstance(link, Hold)])),
         Section("where it began", _witnesses([link for link in verdict.certificate if isinstance(link, Witness)])),
         Section("what to do", [Point(line) for line in _now(diagnosis)], numbered=True),
@@ -353,6 +354,11 @@ def _also(diagnosis: Diagnosis) -> list[Point]:
     points += [Point(line) for line in other[:OTHERS]]
     left = len(diagnosis.incidents[OTHERS:]) + len(other[OTHERS:])
     return [*points, Point(f"and {left:,} more (in the JSON)")] if left else points
+
+
+def _held(held: HeldOtherwise) -> Point:
+    at = f"{held.place.file.rpartition('/')[2]}:{held.place.line} in {held.place.function}"
+    return Point(f"{held.name} = {held.value} at {at}; the other ranks hold {held.usual}")
 
 
 def _phase(seen: PhaseSeen) -> Point:
