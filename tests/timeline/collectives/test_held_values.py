@@ -63,3 +63,14 @@ for step, batch in enumerate(loader):
     parts = batch.chunk(4)
 """
     assert outline.counters(ast.parse(script)) == ["batch", "losses", "seen", "step", "total"]
+
+
+def test_names_that_say_which_rank_this_is() -> None:
+    script = """
+self.pipe, self.stage = divmod(self.rank, stages)
+self.first, self.last = self.stage == 0, self.stage == stages - 1
+writer = dist.get_rank() == 0
+leader = scores.argmax()
+shard, size = load(path)
+"""
+    assert outline.roles(ast.parse(script)) == ["first", "last", "pipe", "stage", "writer"]

@@ -52,7 +52,7 @@ def of_stacks(texts: Iterable[bytes], folder: Path | None = None) -> bytes:
     told["sorts"] = {path: rows for path, tree in trees.items() if (rows := sorts(tree))}
     told["by_rank"] = {path: rows for path, tree in trees.items() if (rows := by_rank(tree))}
     told["counters"] = {path: names for path, tree in trees.items() if (names := counters(tree))}
-    told["roles"] = {path: names for path, tree in trees.items() if (names := sorted(_derived_from_rank(tree)))}
+    told["roles"] = {path: names for path, tree in trees.items() if (names := roles(tree))}
     return json.dumps({MARK: 1, **told}).encode()
 
 
@@ -160,6 +160,11 @@ def counters(tree: ast.Module) -> list[str]:
     return sorted(found - {""})[:_MOST_NAMES]
 
 
+def roles(tree: ast.Module) -> list[str]:
+    """Names that hold what is computed from the rank alone."""
+    return sorted(_derived_from_rank(tree))[:_MOST_NAMES]
+
+
 def _loaded(part: ast.AST) -> ast.AST:
     """The same name or attribute as it stands where it is read."""
     if isinstance(part, ast.Name):
@@ -179,11 +184,12 @@ def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
 def _derived_from_rank(tree: ast.Module) -> frozenset[str]:
     """Names that hold something computed from the rank alone: `writer = dist.get_rank() == 0`, `stage = rank // 2`."""
     made = [
-        (target, node.value)
+        (name, value)
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign)
-        for target in map(_named, node.targets)
-        if target and _plain(node.value)
+        for target in node.targets
+        for name, value in _assigned(target, node.value)
+        if name and _plain(value)
     ]
     derived: frozenset[str] = frozenset()
     while True:
@@ -193,6 +199,16 @@ def _derived_from_rank(tree: ast.Module) -> frozenset[str]:
         derived = more
 
 
+def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Names with what they get: `first, last = rank == 0, rank == world - 1` gives two, `node, local = divmod(…)` too."""
+    if not isinstance(target, ast.Tuple | ast.List):
+        yield _named(target), value
+    elif isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+        yield from zip(map(_named, target.elts), value.elts, strict=True)
+    else:
+        yield from ((_named(part), value) for part in target.elts)
+
+
 def _named(part: ast.AST) -> str:
     return part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
 
@@ -200,7 +216,7 @@ def _named(part: ast.AST) -> str:
 def _plain(value: ast.expr) -> bool:
     """Whether this computes with numbers and names, and calls nothing but what gives a rank or a number."""
     called = (_named(node.func) for node in ast.walk(value) if isinstance(node, ast.Call))
-    return all(name in {"int", "bool"} or _BY_RANK.search(name) for name in called)
+    return all(name in {"int", "bool", "divmod", "min", "max"} or _BY_RANK.search(name) for name in called)
 
 
 def _asks_rank(test: ast.expr, derived: frozenset[str]) -> bool:
