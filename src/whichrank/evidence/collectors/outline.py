@@ -200,7 +200,7 @@ def _derived_from_rank(tree: ast.Module) -> frozenset[str]:
 
 
 def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Names with what they get: two each of `first, last = rank == 0, rank == last` and of `node, local = divmod(…)`."""
+    """Names with what they get: two of `first, last = rank == 0, rank == last`, two of `node, local = divmod(…)`."""
     if not isinstance(target, ast.Tuple | ast.List):
         yield _named(target), value
     elif isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
