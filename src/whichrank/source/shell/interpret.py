@@ -42,7 +42,7 @@ from whichrank.source.shell.syntax import (
 from whichrank.source.shell.tokens import Word
 from whichrank.source.shell.values import function_variables, outputs, piped
 from whichrank.source.shell.values.function_variables import Frame, called
-from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expand, fields, pieces
+from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, at_home, expand, fields, pieces
 
 QUOTE_LIMIT = 300
 STEP_LIMIT = 40_000
@@ -337,7 +337,7 @@ class Interpreter:
         if index:
             self.element(name, index[1:-1], Word(raw, word.line), env)
             return
-        value = expand(raw, self.lookup(env))
+        value = expand(at_home(raw), self.lookup(env))
         self.arguments |= {name} if choices.is_argument(raw) else set()
         held.take(self, name, raw, word.line, env)
         self.unknown_rounds |= {name} if self.of_a_round(raw) else set()

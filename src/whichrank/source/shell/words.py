@@ -191,9 +191,18 @@ def _braced(inner: str, quoted: bool, source: str) -> Piece:
     return Piece("variable", name, quoted, prefix + sign, rest[len(sign) :], subscript, source)
 
 
+_AT_HOME = re.compile(r"([A-Za-z_]\w*=|)~(?=/|$)")
+
+
+def at_home(raw: str) -> str:
+    """The word with what the shell makes of an unquoted `~` at its beginning, or behind the = of an assignment."""
+    return _AT_HOME.sub(r"\1${HOME}", raw, count=1) if _AT_HOME.match(raw) else raw
+
+
 def fields(word: Word, lookup: Lookup) -> list[Field]:
     """The arguments that a word becomes: unquoted variables split at blanks, arrays become their elements."""
-    parts = pieces(word.raw)
+    raw = at_home(word.raw) if "=~" in word.raw else word.raw
+    parts = pieces(raw)
     if all(part.kind == "text" for part in parts):
         return [Field("".join(part.text for part in parts), word.line, word.raw)]
     if len(parts) - sum(part == Piece("text", "", True) for part in parts) == 1:
@@ -201,7 +210,7 @@ def fields(word: Word, lookup: Lookup) -> list[Field]:
         array = _elements(only, lookup)
         if array is not None:
             return array
-    made = expand(word.raw, lookup)
+    made = expand(raw, lookup)
     line = _origin(parts, lookup) or word.line
     splits = any(part.kind in {"variable", "command"} and not part.quoted for part in parts)
     if splits and re.search(r"\s", made.text) and not any(part.quoted for part in parts):
