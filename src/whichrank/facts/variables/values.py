@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from whichrank.facts.variables.environment import Variable, Version
+from whichrank.facts.variables.units import too_small
 
 # In 2.30 these moved to NCCL's new parameter parser, which takes TRUE and T as well.
 _WORDS_FROM_2_30 = frozenset({"NCCL_SET_THREAD_NAME", "NCCL_WARN_ENABLE_DEBUG_INFO"})
@@ -68,7 +69,7 @@ def _nccl_int(variable: Variable, value: str) -> Problem | None:
             return Problem(f"{read} is outside {low} to {high}")
     elif variable.values and variable.kind == "int" and read >= 0 and str(read) not in variable.values:
         return Problem(f"{read} is none of {', '.join(variable.values)}")
-    return None
+    return _other_unit(variable, read)
 
 
 def _nccl_warps(variable: Variable, value: str) -> Problem | None:
@@ -189,19 +190,18 @@ def _torch_int(variable: Variable, value: str) -> Problem | None:
         return Problem(f"PyTorch stops reading '{value}' at the first letter: it becomes {read}")
     if variable.values[:1] == ("..",) and not int(variable.values[1]) <= read <= int(variable.values[2]):
         return Problem(f"{read} is outside {variable.values[1]} to {variable.values[2]}")
-    return _other_unit(variable.name, read)
+    return _other_unit(variable, read)
 
 
-# Defaults of the time for a dump were 2000 to 60000 (ProcessGroupNCCL.cpp of 2.3 to 2.13), and tests of PyTorch's
-# users go down to 500. The monitor's heartbeat is 480 or 600 s; whole minutes in milliseconds begin at days of seconds.
-_LEAST_MS, _LONG_S, _MINUTE_MS = 400, 300_000, 60_000
+# The monitor's heartbeat is 480 or 600 s; whole minutes in milliseconds begin at days of seconds.
+_LONG_S, _MINUTE_MS = 300_000, 60_000
 
 
-def _other_unit(name: str, read: int) -> Problem | None:
-    """Seconds where milliseconds are read, and the other way round."""
-    if name.endswith("_WAIT_TIMEOUT_DUMP_MILSEC") and 0 < read < _LEAST_MS:
-        return Problem(f"the unit is milliseconds: a dump has {read} ms; {read} s are {read * 1000}")
-    if name.endswith("_TIMEOUT_SEC") and read >= _LONG_S and read % _MINUTE_MS == 0:
+def _other_unit(variable: Variable, read: int) -> Problem | None:
+    """Seconds where milliseconds are read, and the other way round; mebibytes where bytes are."""
+    if small := too_small(variable, read):
+        return Problem(small)
+    if variable.name.endswith("_TIMEOUT_SEC") and read >= _LONG_S and read % _MINUTE_MS == 0:
         return Problem(f"the unit is seconds: these are {read // 3600} hours; {read} ms are {read // 1000}")
     return None
 

@@ -31,7 +31,7 @@ def check(out: SettingsFile, text: str) -> None:
     lists = [a for a in out.assignments if a.name in _VARIABLES and (a.value or "").startswith("^")]
     if not lists:
         return
-    blocks = list(_comments(text))
+    blocks = list(comments(text))
     for each in lists:
         exact, names = (each.value or "").startswith("^="), (each.value or "").lstrip("^=").split(",")
         for line, last, said in blocks:
@@ -58,7 +58,7 @@ def _to_use(said: str, gone: list[str]) -> str:
     return ""
 
 
-def _comments(text: str) -> Iterator[tuple[int, int, str]]:
+def comments(text: str) -> Iterator[tuple[int, int, str]]:
     """Comments of whole lines with their first and last line; those that follow one another are one."""
     rows: list[str] = []
     first = 0
@@ -71,6 +71,6 @@ def _comments(text: str) -> Iterator[tuple[int, int, str]]:
         if rows:
             yield first, number - 1, " ".join(rows)
         rows, first = [], 0
-        behind = re.search(r"\s#\s?([^#\n]{4,300})$", line[-_LONGEST:])
+        behind = re.search(r"\s#\s?([^#\n]{3,300})$", line[-_LONGEST:])
         if behind:
             yield number, number, behind[1]

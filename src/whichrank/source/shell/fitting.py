@@ -10,7 +10,7 @@ from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.formats import hostfile
-from whichrank.source.places import rendezvous_keys
+from whichrank.source.places import port_ranges, rendezvous_keys
 from whichrank.source.places.own_values import is_own_name, is_random
 from whichrank.source.shell import arguments, host_lists
 from whichrank.source.shell.step_size import host_file, number, option, written_before
@@ -166,6 +166,11 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
             launch.port = endpoint._replace(text=port)
         launch.address = endpoint._replace(text=host)
     launch.port = _told(shell, command, _PORT) or launch.port
+    for name in (*_PORT, *_ENDPOINT):
+        field = option(command, frozenset({name}))
+        most = port_ranges.in_shell(field.raw, shell.lookup(env)) if field is not None else 0
+        if field is not None and most:
+            shell.clash(port_ranges.clash(name, most, shell.ref(field.line)))
     alone = next((field for field in command if field.text == "--standalone"), None)
     if alone is not None:  # meets at localhost, whatever else is said
         launch.address, launch.port = Told("--standalone", "localhost", shell.ref(alone.line)), None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from whichrank.source import rank_numbers
-from whichrank.source.places import own_values
+from whichrank.source.places import own_values, port_ranges
 from whichrank.source.shell import fitting, host_lists
 from whichrank.source.shell.state import Early, Environment, Variable
 from whichrank.source.shell.words import Value, pieces
@@ -41,6 +41,8 @@ def take(shell: Interpreter, name: str, raw: str, line: int, env: Environment) -
     """Remember what the script assigns, as it is written."""
     _differs(shell, name, raw, line)
     _hosts(shell, name, raw, line, env)
+    if port_ranges.NAMED.fullmatch(name) and (most := port_ranges.in_shell(raw, shell.lookup(env))):
+        shell.clash(port_ranges.clash(name, most, shell.ref(line)))
     size = shell.allocation.nodes
     local = name in {"LOCAL_RANK", "CUDA_VISIBLE_DEVICES"} and (size is None or size.number > 1)
     if local and (found := rank_numbers.not_local(name, raw, shell.ref(line))) is not None:
