@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash, Lost
-from whichrank.source.places import container_interfaces, mpi_options, ray_jobs
+from whichrank.source.places import container_interfaces, foreign_options, mpi_options, ray_jobs
 from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, remote, step_size, texts
 from whichrank.source.shell.passage import SHELLS, option_values
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
@@ -129,6 +129,8 @@ def _looked_at(
 ) -> launchers.Passage:
     """What some launchers make of what they are given."""
     program, options = launchers.base(command[0]), command[: len(command) - len(found.rest)]
+    for lost in foreign_options.check(shell, program, command, options):
+        shell.lost(lost)
     if program == "ray":
         return _of_ray(shell, command, found)
     if program in _MPI:
