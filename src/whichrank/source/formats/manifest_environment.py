@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from whichrank.facts.variables.environment import is_read
 from whichrank.records.settings import UNKNOWN, Assignment
 from whichrank.source.formats import manifest_keys, pod_variables
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node
@@ -47,6 +48,8 @@ def block(manifest: Manifest, node: Node, scope: str, *, judged: bool = True) ->
             if value.kind == "scalar":
                 found[key.text] = (value, key.line)
                 _check_type(manifest, key.text, value)
+            elif _is_no_text(manifest, key.text, value):
+                continue
             else:
                 manifest.entry(key.text, key, value, scope, ("", "", key.text), 1)
     for item in node.items:
@@ -104,6 +107,8 @@ def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) 
         for key, given in item.entries():
             why = "compose takes NAME=VALUE in a list, and refuses a mapping"
             manifest.lost(key.text, key.line, why, f"Write: - {key.text}={given.text}", error=True)
+    if name_node is not None and value_node is not None and _is_no_text(manifest, name_node.text, value_node):
+        return
     if name_node is None or value_node is None or value_node.kind != "scalar":
         return
     name = name_node.text
@@ -118,11 +123,28 @@ def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) 
     found[name] = (value_node, name_node.line)
 
 
+_TEXTS_ONLY = {"kubernetes": "Kubernetes", "compose": "compose", "ray": "Ray", "sky": "SkyPilot", "github": "the runner"}
+
+
+def _is_no_text(manifest: Manifest, name: str, value: Node) -> bool:
+    """A list or a map as the value of a variable, which is refused."""
+    who = _TEXTS_ONLY.get(manifest.form, "")
+    if value.kind not in {"list", "map"} or not who or not is_read(name):
+        return False
+    why = f"{who} takes texts only as values of variables, and refuses a {'list' if value.kind == 'list' else 'mapping'}"
+    whole = ",".join(item.text for item in value.items if item.kind == "scalar")
+    fix = f'Write one text: "{whole}".' if whole else "Write one text."
+    manifest.lost(name, value.line, why, fix, error=True)
+    return True
+
+
 def _check_type(manifest: Manifest, name: str, value: Node) -> None:
     boolean = value.bare and value.text.lower() in {"true", "false", "yes", "no", "on", "off"}
     if manifest.form == "compose" and value.bare and value.text.lower() in {"true", "false"}:
         why = "compose refuses a bare boolean as the value of a variable"
         manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
+    elif manifest.form == "ray" and value.null:
+        manifest.lost(name, value.line, "Ray takes strings only in env_vars, and refuses null", "Leave it out.", error=True)
     elif manifest.form == "ray" and value.bare:
         why = "Ray takes strings only in env_vars, and refuses the job"
         manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)

@@ -19,12 +19,18 @@ def one_name(file: SettingsFile) -> Iterator[Clash]:
         each
         for each in file.launches
         if (each.several or ((each.spread or _of_many(each)) and each.everywhere))
-        and not each.host
+        and (not each.host or _by_all_hosts(each))
         and not _by_itself(each)
     ]
     for each in file.assignments if several else ():
         if each.name == "NCCL_HOSTID" and each.value and each.how not in {"local", "build"}:
             yield Clash(each.name, each.ref, SAME_HOST, OWN_HOST, (several[0].ref,))
+
+
+def _by_all_hosts(launch: Launch) -> bool:
+    """A line that names the part of one file (a service) alone: each host runs it, with a number of its own."""
+    rank = launch.rank.text if launch.rank is not None else ""
+    return (UNKNOWN in rank or "$" in rank) and launch.nodes is not None
 
 
 def _of_many(launch: Launch) -> bool:
