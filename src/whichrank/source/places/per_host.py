@@ -18,7 +18,7 @@ def one_name(file: SettingsFile) -> Iterator[Clash]:
     several = [
         each
         for each in file.launches
-        if (each.several or ((each.spread or _of_many(each)) and each.everywhere))
+        if (each.several or ((each.spread or of_many(each)) and each.everywhere))
         and (not each.host or _by_all_hosts(each))
         and not _by_itself(each)
     ]
@@ -33,7 +33,7 @@ def _by_all_hosts(launch: Launch) -> bool:
     return (UNKNOWN in rank or "$" in rank) and launch.nodes is not None
 
 
-def _of_many(launch: Launch) -> bool:
+def of_many(launch: Launch) -> bool:
     """A rank that a scheduler or MPI starts on the hosts of a list, unless that is known to have one."""
     return not launch.program and (launch.hosts is None or launch.hosts.number > 1)
 

@@ -31,6 +31,7 @@ _RANK = ("--node-rank", "--node_rank", "--machine_rank", "--machine-rank")
 _ADDRESS = ("--master-addr", "--master_addr", "--main_process_ip", "--main-process-ip")
 _ENDPOINT = ("--rdzv-endpoint", "--rdzv_endpoint")
 _CONF = ("--rdzv-conf", "--rdzv_conf")
+_MEETING_POINTS = frozenset({"MASTER_ADDR", "NCCL_COMM_ID"})
 DEFAULT_PORT = "29500"
 _PORT = ("--master-port", "--master_port", "--main_process_port", "--main-process-port")
 
@@ -303,7 +304,7 @@ def _told(shell: Interpreter, command: list[Field], names: tuple[str, ...]) -> T
 
 def _named_after_itself(shell: Interpreter, launch: Launch, command: list[Field]) -> tuple[Told, ...]:
     """`$(hostname)` for the meeting point, in text that every host runs."""
-    found = [Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"]
+    found = [Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name in _MEETING_POINTS]
     if launch.address is not None and launch.address.name != "MASTER_ADDR":
         field = option(command, frozenset({launch.address.name}))
         used = re.findall(r"\$[{(]?(\w+)", field.raw or field.text) if field is not None else []
@@ -358,7 +359,7 @@ def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
         launch.address = Told("MASTER_ADDR", made[-1].value.text, shell.ref(made[-1].line)) if made else None
     launch.drawn, launch.last = _drawn(shell, []), _last_host(shell, launch, [])
     launch.itself = tuple(
-        Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"
+        Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name in _MEETING_POINTS
     )
     if launch.hosts and launch.tasks and "WORLD_SIZE" in shell.numbers:
         raw, line = shell.numbers["WORLD_SIZE"]
