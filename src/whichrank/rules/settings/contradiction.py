@@ -184,7 +184,13 @@ def _transports(sure: Scope) -> Iterator[Finding]:
 
 # A switch, the number that turns it off, and what asks for the same thing to be used (numbers above 0, or a text).
 _SWITCHES = (
-    ("NCCL_CUMEM_ENABLE", 0, "NCCL_MNNVL_ENABLE", r"[1-9]\d*", "NVLink between hosts needs memory of the cuMem allocator"),
+    (
+        "NCCL_CUMEM_ENABLE",
+        0,
+        "NCCL_MNNVL_ENABLE",
+        r"[1-9]\d*",
+        "NVLink between hosts needs memory of the cuMem allocator",
+    ),
     ("NCCL_COLLNET_ENABLE", 0, "NCCL_ALGO", r"(?i)(?:.{0,80}[,;:])?collnet\w*.{0,80}", ""),
     ("NCCL_PXN_DISABLE", 1, "NCCL_P2P_PXN_LEVEL", r"[12]", ""),
     ("NCCL_RAS_ENABLE", 0, "NCCL_RAS_ADDR", r".+", ""),

@@ -123,7 +123,13 @@ def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) 
     found[name] = (value_node, name_node.line)
 
 
-_TEXTS_ONLY = {"kubernetes": "Kubernetes", "compose": "compose", "ray": "Ray", "sky": "SkyPilot", "github": "the runner"}
+_TEXTS_ONLY = {
+    "kubernetes": "Kubernetes",
+    "compose": "compose",
+    "ray": "Ray",
+    "sky": "SkyPilot",
+    "github": "the runner",
+}
 
 
 def _is_no_text(manifest: Manifest, name: str, value: Node) -> bool:
@@ -131,7 +137,9 @@ def _is_no_text(manifest: Manifest, name: str, value: Node) -> bool:
     who = _TEXTS_ONLY.get(manifest.form, "")
     if value.kind not in {"list", "map"} or not who or not is_read(name):
         return False
-    why = f"{who} takes texts only as values of variables, and refuses a {'list' if value.kind == 'list' else 'mapping'}"
+    why = (
+        f"{who} takes texts only as values of variables, and refuses a {'list' if value.kind == 'list' else 'mapping'}"
+    )
     whole = ",".join(item.text for item in value.items if item.kind == "scalar")
     fix = f'Write one text: "{whole}".' if whole else "Write one text."
     manifest.lost(name, value.line, why, fix, error=True)
@@ -144,7 +152,9 @@ def _check_type(manifest: Manifest, name: str, value: Node) -> None:
         why = "compose refuses a bare boolean as the value of a variable"
         manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
     elif manifest.form == "ray" and value.null:
-        manifest.lost(name, value.line, "Ray takes strings only in env_vars, and refuses null", "Leave it out.", error=True)
+        manifest.lost(
+            name, value.line, "Ray takes strings only in env_vars, and refuses null", "Leave it out.", error=True
+        )
     elif manifest.form == "ray" and value.bare:
         why = "Ray takes strings only in env_vars, and refuses the job"
         manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)

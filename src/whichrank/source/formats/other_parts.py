@@ -87,7 +87,9 @@ def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part 
 
 
 _STARTS_RANKS = re.compile(r"\b(?:torchrun|torch\.distributed\.\w+|accelerate|deepspeed|mpirun|srun)\b")
-_MAY_TRAIN = re.compile(rf"{_STARTS_RANKS.pattern}|train|worker|ray|launch|bench|\b(?:ba|z)?sh\b|sleep|\$", re.IGNORECASE)
+_MAY_TRAIN = re.compile(
+    rf"{_STARTS_RANKS.pattern}|train|worker|ray|launch|bench|\b(?:ba|z)?sh\b|sleep|\$", re.IGNORECASE
+)
 
 
 def _serves(manifest: Manifest, container: Node) -> bool:
@@ -107,7 +109,9 @@ def _has_gpus(service: Node) -> bool:
     resources = deploy.get("resources") if deploy is not None else None
     reserved = resources.get("reservations") if resources is not None else None
     asked = reserved.get("devices") if reserved is not None else None
-    return asked is not None or any(service.get(key) is not None for key in ("gpus", "runtime", "devices", "device_requests"))
+    return asked is not None or any(
+        service.get(key) is not None for key in ("gpus", "runtime", "devices", "device_requests")
+    )
 
 
 def _command(service: Node) -> str:

@@ -75,6 +75,13 @@ def _by_itself(launch: Launch) -> bool:
     return launch.program == "torchrun" and launch.complete and launch.nodes is None and not launch.spread
 
 
+def named_apart(launch: Launch) -> Iterator[Clash]:
+    """The same for a line of one of several hosts, and for ranks of a list of hosts that nobody knows."""
+    one = (launch.several or launch.spread) and is_not_first(launch)
+    if one or (launch.everywhere and of_many(launch)):
+        yield from names_itself(launch)
+
+
 def names_itself(launch: Launch) -> Iterator[Clash]:
     for told in () if _by_itself(launch) else launch.itself:
         fix = "Take the first host of the job before the tasks start, and pass it to all of them."

@@ -70,28 +70,28 @@ def _largest(node: ast.expr, known: Known, depth: int) -> int | None:
     """The upper end of what an expression becomes; None where nothing is known of it. None of the parts is negative."""
     if depth > _DEPTH:
         return None
+    found: int | None = None
     if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, int) and 0 <= node.value < _ENDLESS else None
-    if isinstance(node, ast.Name):
-        return _named(node.id, known)
-    if isinstance(node, ast.Call):
-        return _called(node, known, depth)
-    if isinstance(node, ast.Subscript):
-        return _ENDLESS if _names_job(node) else None
-    if isinstance(node, ast.JoinedStr) and len(node.values) == 1 and isinstance(node.values[0], ast.FormattedValue):
-        return _largest(node.values[0].value, known, depth + 1)
-    if not isinstance(node, ast.BinOp):
-        return None
-    left, right = _largest(node.left, known, depth + 1), _largest(node.right, known, depth + 1)
+        found = node.value if isinstance(node.value, int) and 0 <= node.value < _ENDLESS else None
+    elif isinstance(node, ast.Name):
+        found = _named(node.id, known)
+    elif isinstance(node, ast.Call):
+        found = _called(node, known, depth)
+    elif isinstance(node, ast.Subscript):
+        found = _ENDLESS if _names_job(node) else None
+    elif isinstance(node, ast.JoinedStr) and len(node.values) == 1 and isinstance(node.values[0], ast.FormattedValue):
+        found = _largest(node.values[0].value, known, depth + 1)
+    elif isinstance(node, ast.BinOp):
+        found = _joined(node.op, _largest(node.left, known, depth + 1), _largest(node.right, known, depth + 1))
+    return found
+
+
+def _joined(operator: ast.operator, left: int | None, right: int | None) -> int | None:
     if left is None or right is None:
         return None
-    if isinstance(node.op, ast.Add):
-        return min(left + right, _ENDLESS)
-    if isinstance(node.op, ast.Mult):
-        return min(left * right, _ENDLESS)
-    if isinstance(node.op, ast.Mod):
-        return min(left, right - 1) if right else None
-    return None
+    if isinstance(operator, ast.Add | ast.Mult):
+        return min(left + right if isinstance(operator, ast.Add) else left * right, _ENDLESS)
+    return min(left, right - 1) if isinstance(operator, ast.Mod) and right else None
 
 
 def _named(name: str, known: Known) -> int | None:
@@ -112,5 +112,11 @@ def _called(node: ast.Call, known: Known, depth: int) -> int | None:
 
 def _names_job(node: ast.expr) -> bool:
     """`os.environ["SLURM_JOB_ID"]`, `os.environ.get("SLURM_JOB_ID", "0")`."""
-    key = node.slice if isinstance(node, ast.Subscript) else node.args[0] if isinstance(node, ast.Call) and node.args else None
+    key = (
+        node.slice
+        if isinstance(node, ast.Subscript)
+        else node.args[0]
+        if isinstance(node, ast.Call) and node.args
+        else None
+    )
     return isinstance(key, ast.Constant) and isinstance(key.value, str) and bool(_JOB.fullmatch(key.value))

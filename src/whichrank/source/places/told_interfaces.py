@@ -19,7 +19,9 @@ _HAVE = re.compile(
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"\b(?:only|single|one|just|nothing but)\b", re.IGNORECASE)
-_OWNERS = re.compile(r"\b(?:pod|container|host|node|machine|VM)s?\b[^\n]{0,40}\b(?:have|has|see|get)s?\b", re.IGNORECASE)
+_OWNERS = re.compile(
+    r"\b(?:pod|container|host|node|machine|VM)s?\b[^\n]{0,40}\b(?:have|has|see|get)s?\b", re.IGNORECASE
+)
 _VARIABLES_OF_IP = re.compile(r"\w+_IFNAME")
 _TO_USE = re.compile(r"\b(?:use|take|over|through|via|stay on|goes? (?:on|to))\s+(?:only\s+|the\s+)?$", re.IGNORECASE)
 _EXCLUDES = re.compile(

@@ -62,7 +62,9 @@ def _quantities(said: str) -> Iterator[tuple[int, str]]:
 def _unit(word: str) -> str:
     lower = word.lower()
     if lower.startswith("m"):
-        return "MiB" if lower.endswith("b") else "min" if lower.startswith("min") else "us" if "micro" in lower else "ms"
+        return (
+            "MiB" if lower.endswith("b") else "min" if lower.startswith("min") else "us" if "micro" in lower else "ms"
+        )
     return _SHORT[lower[0]]
 
 

@@ -167,11 +167,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
             launch.port = endpoint._replace(text=port)
         launch.address = endpoint._replace(text=host)
     launch.port = _told(shell, command, _PORT) or launch.port
-    for name in (*_PORT, *_ENDPOINT):
-        field = option(command, frozenset({name}))
-        most = port_ranges.in_shell(field.raw, shell.lookup(env)) if field is not None else 0
-        if field is not None and most:
-            shell.clash(port_ranges.clash(name, most, shell.ref(field.line)))
+    _computed_port(shell, command, env)
     alone = next((field for field in command if field.text == "--standalone"), None)
     if alone is not None:  # meets at localhost, whatever else is said
         launch.address, launch.port = Told("--standalone", "localhost", shell.ref(alone.line)), None
@@ -203,6 +199,15 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.itself = _named_after_itself(shell, launch, command)
     launch.drawn = _drawn(shell, command)
     launch.last = _last_host(shell, launch, command)
+
+
+def _computed_port(shell: Interpreter, command: list[Field], env: Environment) -> None:
+    """A port that an option computes, and that may become a number which is none."""
+    for name in (*_PORT, *_ENDPOINT):
+        field = option(command, frozenset({name}))
+        most = port_ranges.in_shell(field.raw, shell.lookup(env)) if field is not None else 0
+        if field is not None and most:
+            shell.clash(port_ranges.clash(name, most, shell.ref(field.line)))
 
 
 _PER_HOST = re.compile(

@@ -26,7 +26,7 @@ from whichrank.source.shell import (
     texts,
 )
 from whichrank.source.shell.allocation import Allocation
-from whichrank.source.shell.builtins import BUILTINS
+from whichrank.source.shell.builtins import BUILTINS, printf_v
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Early, Environment, Made, Variable, Written
 from whichrank.source.shell.syntax import (
     Case,
@@ -447,6 +447,8 @@ class Interpreter:
             env.merge(left)
         elif program in BUILTINS:
             BUILTINS[program](self, command, env, sure)
+        elif program == "printf" and printf_v(self, command, env, sure):
+            return
         elif program in _PRINTS:
             texts.printed(self, command, redirects)
             outputs.keep(self, command, redirects, env)

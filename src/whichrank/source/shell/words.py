@@ -12,7 +12,7 @@ from whichrank.records.settings import UNKNOWN
 from whichrank.source.places import own_values
 from whichrank.source.shell import host_lists
 from whichrank.source.shell.tokens import Word, split_words
-from whichrank.source.shell.values import sums
+from whichrank.source.shell.values import braces, sums
 
 LONGEST = 1 << 17
 """Linux starts no program with a longer argument or variable."""
@@ -288,6 +288,8 @@ def _put_in(part: Piece, lookup: Lookup) -> Value | None:
         return value
     if operator in {":+", "+"} and UNKNOWN not in value.text:
         return expand(part.argument if value.text else "", lookup)._replace(fixed=False)
+    if UNKNOWN not in value.text and (short := braces.shortened(value.text, operator, part.argument)) is not None:
+        return value._replace(text=short)
     cases = {"^^": value.text.upper(), ",,": value.text.lower()}
     return value._replace(text=cases[operator]) if operator in cases else None
 
@@ -365,4 +367,4 @@ def array(raw: str, line: int) -> tuple[tuple[Word, ...], tuple[str, ...]]:
             tuple(Word(m[2], item.line) for m, item in zip(keyed, items, strict=True) if m),
             tuple(m[1].strip("\"'") for m in keyed if m),
         )
-    return tuple(items), ()
+    return tuple(Word(raw, item.line) for item in items for raw in braces.expanded(item.raw))[:MOST_FIELDS], ()
