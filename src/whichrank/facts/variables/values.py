@@ -31,7 +31,31 @@ def problem(variable: Variable, value: str, nccl: Version = ()) -> Problem | Non
         return None
     if variable.name in _WORDS_FROM_2_30 and nccl >= (2, 30) and value.lower() in {"t", "true", "f", "false"}:
         return None
-    return check(variable, value)
+    if variable.name == "NCCL_ALGO" and nccl and nccl < (2, 14):
+        return None if value.lower().strip("^") == "collnet" else _too_new(variable.name, value, nccl)
+    return check(variable, value) or _too_new(variable.name, value, nccl)
+
+
+# Variable, form of the value, the first NCCL that reads it, what it is. From the NCCL user guide, env.rst, and nccl.csv.
+_FIRST_READ = (
+    ("NCCL_CTA_POLICY", r"(?i)[A-Z].*", (2, 29), "names of policies"),
+    ("NCCL_ALGO", r".*:.*", (2, 24), "lists for single functions"),
+    ("NCCL_PROTO", r".*:.*", (2, 24), "lists for single functions"),
+    ("NCCL_ALGO", r"(?i)(?:.*[,^:;])?pat(?:[,;].*)?", (2, 23), "PAT"),
+    ("NCCL_ALGO", r"(?i).*nvlstree.*", (2, 18), "NVLSTree"),
+    ("NCCL_ALGO", r"(?i)(?:.*[,^:;])?nvls(?:[,;].*)?", (2, 17), "NVLS"),
+    ("NCCL_ALGO", r"(?i).*collnet(?:direct|chain).*", (2, 14), "CollNetDirect and CollNetChain"),
+    ("NCCL_DEBUG", r"(?i)attn", (2, 32), "ATTN"),
+)
+
+
+def _too_new(name: str, value: str, nccl: Version) -> Problem | None:
+    """A form of the value that the version at hand does not know yet."""
+    for variable, form, first, what in _FIRST_READ if nccl else ():
+        if name == variable and nccl[:2] < first and re.fullmatch(form, value[:400]):
+            since, here = (".".join(map(str, each)) for each in (first, nccl))
+            return Problem(f"NCCL reads {what} since {since}; {here} does not")
+    return None
 
 
 def is_true(value: str | None) -> bool:

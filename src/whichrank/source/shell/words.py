@@ -211,7 +211,7 @@ def fields(word: Word, lookup: Lookup) -> list[Field]:
         if array is not None:
             return array
     made = expand(raw, lookup)
-    line = _origin(parts, lookup) or word.line
+    line = word.line if "\n" in raw else _origin(parts, lookup) or word.line
     splits = any(part.kind in {"variable", "command"} and not part.quoted for part in parts)
     if splits and re.search(r"\s", made.text) and not any(part.quoted for part in parts):
         return [Field(text, line, word.raw, made.fixed) for text in made.text.split()]
