@@ -36,7 +36,7 @@ def problem(variable: Variable, value: str, nccl: Version = ()) -> Problem | Non
     return check(variable, value) or _too_new(variable.name, value, nccl)
 
 
-# Variable, form of the value, the first NCCL that reads it, what it is. From the NCCL user guide, env.rst, and nccl.csv.
+# Variable, form of the value, the first NCCL that reads it, what it is: NCCL user guide, env.rst, and nccl.csv.
 _FIRST_READ = (
     ("NCCL_CTA_POLICY", r"(?i)[A-Z].*", (2, 29), "names of policies"),
     ("NCCL_ALGO", r".*:.*", (2, 24), "lists for single functions"),

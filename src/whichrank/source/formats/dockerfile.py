@@ -264,6 +264,7 @@ class _Image(Struct):
             found = run_script(body, self.out.label, line, self.lines, list(self.carried))
         self.out.assignments += [a._replace(scope=self.scope) for a in found.assignments]
         self.out.lost += found.lost
+        self.out.clashes += found.clashes
         self.out.launches += found.launches
 
 

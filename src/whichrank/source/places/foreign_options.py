@@ -29,6 +29,7 @@ _OF_OTHERS: dict[str, tuple[frozenset[str], str]] = {
     HYDRA: (frozenset({"-x", "-e", "--env", "--export"}), "-genv NAME VALUE"),
     "srun": (frozenset({"-x", "-e", "--env", "-env", "-genv", "-genvlist"}), "--export=ALL,NAME=VALUE"),
     "docker": (frozenset({"-x", "-genv", "--export"}), "-e NAME=VALUE"),
+    "torchrun": (frozenset({"-x", "-e", "--env", "-genv", "--export"}), "export NAME=VALUE in front of the command"),
 }
 _TAKES = {
     ("srun", "-x"): "the hosts to leave out (--exclude)",

@@ -44,7 +44,9 @@ def in_shell(raw: str, lookup: Lookup) -> int:
     if found is None:
         return 0
     text = _SEVERAL_DIGITS.sub(lambda m: f"({m[1]} % {10 ** int(m[2])})", found[1])
-    text = re.sub(r"\$\{(\w{1,60})(?::-\w{0,20})?\}|\$(\w{1,60})", lambda m: m[1] or m[2], text).replace("$$", "RANDOM")
+    text = re.sub(
+        r"\$\{(\w{1,60})(?::-\w{0,20}|%%?\.[^}]{0,20})?\}|\$(\w{1,60})", lambda m: m[1] or m[2], text
+    ).replace("$$", "RANDOM")
     try:
         tree = ast.parse(text.strip().replace("/", "//"), mode="eval")
     except (SyntaxError, ValueError, RecursionError):

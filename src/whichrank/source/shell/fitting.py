@@ -309,14 +309,16 @@ def _told(shell: Interpreter, command: list[Field], names: tuple[str, ...]) -> T
 
 def _named_after_itself(shell: Interpreter, launch: Launch, command: list[Field]) -> tuple[Told, ...]:
     """`$(hostname)` for the meeting point, in text that every host runs."""
-    found = [Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name in _MEETING_POINTS]
+    named = {name: Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items()}
+    found = [named[name] for name in sorted(_MEETING_POINTS) if name in named]
     if launch.address is not None and launch.address.name != "MASTER_ADDR":
         field = option(command, frozenset({launch.address.name}))
         used = re.findall(r"\$[{(]?(\w+)", field.raw or field.text) if field is not None else []
+        found = [told for told in found if told.name != "MASTER_ADDR"]
         if field is not None and shell.expanded_there and is_own_name(field.raw.partition("=")[2] or field.raw):
-            found = [Told(launch.address.name, "", launch.address.ref)]
+            found.append(Told(launch.address.name, "", launch.address.ref))
         else:
-            found = [Told(name, "", shell.ref(shell.hostnames[name])) for name in used if name in shell.hostnames]
+            found += [named[name] for name in used if name in named]
     return tuple(found)
 
 

@@ -53,6 +53,9 @@ def last(shell: Interpreter, command: list[Field], redirects: list[Redirect], en
     elif body is not None:
         texts.document(shell, body, redirects, env, program=" ".join(f.text for f in command[:3]))
     elif launchers.is_training(command):
+        script = next((at for at, word in enumerate(command) if word.text.endswith(".py")), 0)
+        for lost in foreign_options.check(shell, program, command, command[:script]):
+            shell.lost(lost)
         arrive(shell, env)
         fitting.check(shell, command, env)
 
