@@ -27,6 +27,8 @@ _LEAST = {
     "NCCL_IB_RESILIENCY_PORT_RECOVERY_ACK_TIMEOUT": 50,
     "NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_TIMEOUT": 50,
 }
+# The largest number of seconds that can be meant: by default a worker has 30 s to stop.
+_MOST = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": 10_000, "NCCL_GIN_ERROR_QUERY_SEC": 10_000}
 _BUFFERS = re.compile(r"NCCL_\w{0,40}(?:BUFFSIZE|CHUNK_?SIZE)")
 _LEAST_BUFFER = 1024
 """Buffers and chunks have 128 KiB and more by default; what is below one KiB was meant in KiB or MiB."""
@@ -41,10 +43,12 @@ def unit(variable: Variable) -> str:
     return named or next((each for word, each in _BY_ROW if first and first.group() == word), "")
 
 
-def too_small(variable: Variable, read: int) -> str:
+def not_meant(variable: Variable, read: int) -> str:
     """What is wrong with a number that can't be meant in the variable's unit; empty where nothing is."""
     if _BUFFERS.fullmatch(variable.name) and unit(variable) == "bytes" and 0 < read < _LEAST_BUFFER:
         return f"the unit is bytes: {read} KiB are {read << 10}, {read} MiB are {read << 20}"
     if 0 < read < _LEAST.get(variable.name, 0):
         return f"the unit is milliseconds; {read} s are {read * 1000}"
+    if read >= _MOST.get(variable.name, read + 1) and read % 1000 == 0:
+        return f"the unit is seconds; {read} ms are {read // 1000}"
     return ""

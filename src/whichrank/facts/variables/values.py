@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from whichrank.facts.variables.environment import Variable, Version
-from whichrank.facts.variables.units import too_small
+from whichrank.facts.variables.units import not_meant
 
 # In 2.30 these moved to NCCL's new parameter parser, which takes TRUE and T as well.
 _WORDS_FROM_2_30 = frozenset({"NCCL_SET_THREAD_NAME", "NCCL_WARN_ENABLE_DEBUG_INFO"})
@@ -223,8 +223,8 @@ _LONG_S, _MINUTE_MS = 300_000, 60_000
 
 def _other_unit(variable: Variable, read: int) -> Problem | None:
     """Seconds where milliseconds are read, and the other way round; mebibytes where bytes are."""
-    if small := too_small(variable, read):
-        return Problem(small)
+    if other := not_meant(variable, read):
+        return Problem(other)
     if variable.name.endswith("_TIMEOUT_SEC") and read >= _LONG_S and read % _MINUTE_MS == 0:
         return Problem(f"the unit is seconds: these are {read // 3600} hours; {read} ms are {read // 1000}")
     return None
@@ -237,9 +237,9 @@ def _stops(name: str) -> str:
     return "init_process_group fails"
 
 
-def _python_int(_variable: Variable, value: str) -> Problem | None:
+def _python_int(variable: Variable, value: str) -> Problem | None:
     if re.fullmatch(r"\s*[-+]?\d+\s*", value):
-        return None
+        return _other_unit(variable, int(value[:12]))
     return Problem(f"'{value}' is no whole number: it ends the process with a ValueError", fatal=True)
 
 

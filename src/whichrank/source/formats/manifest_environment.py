@@ -112,8 +112,9 @@ def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) 
     if name_node is None or value_node is None or value_node.kind != "scalar":
         return
     name = name_node.text
-    if manifest.form == "kubernetes" and not manifest.templated and value_node.bare:
-        why = "Kubernetes takes strings only as values of variables, and refuses a bare number or boolean"
+    who = "ECS" if manifest.root.get("containerDefinitions") is not None else _TEXTS_ONLY["kubernetes"]
+    if (manifest.form == "kubernetes" or who == "ECS") and not manifest.templated and value_node.bare:
+        why = f"{who} takes strings only as values of variables, and refuses a bare number or boolean"
         manifest.lost(name, value_node.line, why, f'Quote it: value: "{value_node.text}"', error=True)
     if manifest.form == "kubernetes" and manifest.templated:
         pod_variables.bare_in_template(manifest, name, value_node)

@@ -71,11 +71,6 @@ def _differs(shell: Interpreter, name: str, raw: str, line: int) -> None:
         shell.randoms[name] = line
 
 
-OF_A_TASK = re.compile(
-    r"SLURM_(?:PROCID|NODEID|LOCALID)|(?:OMPI|MV2)_COMM_WORLD_(?:LOCAL_|NODE_)?RANK|PMIX?_(?:LOCAL_)?RANK|MPI_LOCALRANKID"
-    r"|PALS_(?:LOCAL_)?RANKID|JSM_NAMESPACE_(?:LOCAL_)?RANK|FLUX_TASK_(?:LOCAL_ID|RANK)"
-)
-"""Variables that a launcher sets in each task that it starts, and that are empty or 0 before."""
 _REFERENCE = re.compile(r"(\\?)(?:(--[\w-]{1,40})[= ]\s?[\"']?)?\$\{?(\w{1,60})")
 
 
@@ -91,7 +86,7 @@ def early_in(
         if escaped or raw[match.end() - len(name) - 1 : match.end() - len(name)] not in {"$", "{"}:
             continue
         at = line + raw.count("\n", 0, match.start())
-        if OF_A_TASK.fullmatch(name):
+        if own_values.OF_A_TASK.fullmatch(name):
             found.append(Early(option or f"${name}", f"${name}", at))
         else:
             whole = [each._replace(name=option, line=at) if option else each for each in known.get(name, ())]

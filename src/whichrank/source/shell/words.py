@@ -191,12 +191,13 @@ def _braced(inner: str, quoted: bool, source: str) -> Piece:
     return Piece("variable", name, quoted, prefix + sign, rest[len(sign) :], subscript, source)
 
 
-_AT_HOME = re.compile(r"([A-Za-z_]\w*=|)~(?=/|$)")
+_AT_HOME = re.compile(r"((?:[A-Za-z_]\w{0,80}=)?)~(?=/|$)")
 
 
 def at_home(raw: str) -> str:
     """The word with what the shell makes of an unquoted `~` at its beginning, or behind the = of an assignment."""
-    return _AT_HOME.sub(r"\1${HOME}", raw, count=1) if _AT_HOME.match(raw) else raw
+    found = _AT_HOME.match(raw)
+    return f"{found[1]}${{HOME}}{raw[found.end() :]}" if found else raw
 
 
 def fields(word: Word, lookup: Lookup) -> list[Field]:
