@@ -129,6 +129,8 @@ class _Program(Struct):
                     fix = f"Write os.environ['{name}'] = …, or hand the copy over: env=…."
                     self.out.lost.append(Lost(name, self.ref(place), found.why, fix))
         for node in ast.walk(self.tree):
+            for option, value in port_ranges.in_command(node):
+                self.port(option, value, self.ref(node))
             if isinstance(node, ast.Call) and last_name(node.func) == "init_process_group" and node not in dead:
                 told = {k.arg: (k.value, k.value) for k in node.keywords if k.arg}
                 self.numbers({n.upper(): told[n] for n in ("rank", "world_size") if n in told})
@@ -174,7 +176,7 @@ class _Program(Struct):
             return int(text) if re.fullmatch(r"\d{1,9}", text) else None
 
         most = 0
-        if port_ranges.NAMED.fullmatch(name) and UNKNOWN in self.constants.text(value):
+        if port_ranges.NAMED.fullmatch(name.lstrip("-").replace("-", "_")) and UNKNOWN in self.constants.text(value):
             most = port_ranges.in_program(self.constants.resolve(value), known)
         clash = port_ranges.clash(name, most, ref)
         if most and clash not in self.out.clashes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from whichrank.model.evidence import Ref
@@ -62,6 +62,21 @@ def in_shell(raw: str, lookup: Lookup) -> int:
 def in_program(node: ast.expr, known: Known) -> int:
     """The same for an expression of Python, as it stands or as the argument of str()."""
     return _no_port(_largest(node, known, 0))
+
+
+_OPTION = re.compile(r"(--(?:master|main[-_]process)[-_]port)(=?)$")
+
+
+def in_command(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Options for a port in a list of words, with the expression of each: `f"--master-port={port}"`."""
+    words = node.elts if isinstance(node, ast.List | ast.Tuple) else []
+    for at, word in enumerate(words):
+        parts = word.values if isinstance(word, ast.JoinedStr) else [word]
+        told = _OPTION.match(str(parts[0].value)) if parts and isinstance(parts[0], ast.Constant) else None
+        if told and told[2] and len(parts) == 2 and isinstance(parts[1], ast.FormattedValue):
+            yield told[1], parts[1].value
+        elif told and not told[2] and len(parts) == 1 and at + 1 < len(words):
+            yield told[1], words[at + 1]
 
 
 def _no_port(largest: int | None) -> int:
