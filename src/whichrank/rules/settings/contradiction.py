@@ -23,7 +23,10 @@ as the meeting point; the same NCCL_HOSTID on all hosts; `^` in front of all int
 name; variables that count processes given as a number of hosts, and the other way round; branches on a host's name, or
 lines for single hosts, that differ in what all must share; timeouts of process groups in another unit than they are
 read in; keys of --rdzv-conf that the rendezvous ignores; interfaces that Open MPI is told both to use and to leave out;
-lists of GPUs that count within another list; a traffic class that the file itself calls a DSCP.
+lists of GPUs that count within another list; a traffic class that the file itself calls a DSCP; a number whose unit the
+file's own comment gives otherwise; sums for a port that leave the range of ports; NCCL_COMM_ID that each host takes for
+itself; `$NAME` of this script in a text that a shell on another host puts in; what a task counts by itself as the
+meeting point, its port or its id.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.

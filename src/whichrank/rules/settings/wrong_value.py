@@ -4,7 +4,8 @@ What it finds: words where NCCL reads numbers (`NCCL_IB_DISABLE=true` is 0), siz
 octal numbers, numbers out of range, levels in the wrong case (`NCCL_P2P_LEVEL=nvl` is ignored), unknown
 subsystems, algorithms and protocols, typographic quotes, MASTER_ADDR with a port or a scheme, seconds where
 milliseconds or minutes are read and the other way round; a partition key where its place in the table is read; "~"
-and "$NAME" that stay text, because they stand in quotes or because the format expands nothing.
+and "$NAME" that stay text, because they stand in quotes or because the format expands nothing; forms of a value that
+the NCCL at hand does not read yet (`NCCL_ALGO=allreduce:tree` before 2.24).
 
 Why it happens: NCCL reads numbers with strtoll and says nothing about what is left over.
 
