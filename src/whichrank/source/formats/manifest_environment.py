@@ -89,16 +89,25 @@ def _own_addresses(block: Node) -> dict[str, int]:
     return found
 
 
+def _written(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) -> None:
+    """`- NAME=VALUE`."""
+    name, equals, value = item.text.partition("=")
+    told = re.fullmatch(r"([A-Z][A-Z0-9_]{2,80}):\s{1,8}(\S.{0,300})", item.text)
+    if told and is_read(told[1]):
+        why = f"the whole text '{item.text}' is taken for the name of a variable"
+        manifest.lost(told[1], item.line, why, f"Write: - {told[1]}={told[2]}", error=True)
+    if equals and re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
+        found[name.strip()] = (Node("scalar", item.line, value, "'"), item.line)
+        quoted = len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]
+        if quoted and manifest.form in {"compose", ""}:
+            why = f"the quotes inside the item are part of the value: {value}"
+            manifest.lost(name.strip(), item.line, why, f"Write: - {name.strip()}={value[1:-1]}")
+
+
 def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) -> None:
     """`- NAME=VALUE`, or `- name: NAME` with `value:`."""
     if item.kind == "scalar":
-        name, equals, value = item.text.partition("=")
-        if equals and re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
-            found[name.strip()] = (Node("scalar", item.line, value, "'"), item.line)
-            quoted = len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]
-            if quoted and manifest.form in {"compose", ""}:
-                why = f"the quotes inside the item are part of the value: {value}"
-                manifest.lost(name.strip(), item.line, why, f"Write: - {name.strip()}={value[1:-1]}")
+        _written(manifest, item, found)
         return
     if item.kind != "map":
         return

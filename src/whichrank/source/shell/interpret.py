@@ -198,6 +198,7 @@ class Interpreter:
                 made.dropped = True
 
     def export(self, name: str, env: Environment) -> None:
+        function_variables.exported(self, name)
         variable = env.variables.get(name)
         if variable is not None:
             env.variables[name] = variable._replace(exported=True)
