@@ -105,6 +105,14 @@ def _nccl_warps(variable: Variable, value: str) -> Problem | None:
     return found
 
 
+def _nccl_power(variable: Variable, value: str) -> Problem | None:
+    """A number of bytes that is a power of two."""
+    read = number(value)
+    if (found := _nccl_int(variable, value)) is None and read is not None and read > 0 and read & (read - 1):
+        return Problem(f"{read} is not a power of two and is ignored with a warning")
+    return found
+
+
 def _nccl_index(variable: Variable, value: str) -> Problem | None:
     """A place in a table of the device; keys themselves are written in hex, and are larger than a table is long."""
     read = number(value)
@@ -301,6 +309,7 @@ _CHECKS = {
     "nccl_int": _nccl_int,
     "nccl_warps": _nccl_warps,
     "nccl_index": _nccl_index,
+    "nccl_power": _nccl_power,
     "not_words": _not_words,
     "host_port": _host_port,
     "options": _options,

@@ -186,6 +186,7 @@ def _transports(sure: Scope) -> Iterator[Finding]:
 
 
 # A switch, the number that turns it off, and what asks for the same thing to be used (numbers above 0, or a text).
+# From NVIDIA/nccl: src/mnnvl.cc, src/graph/search.cc (pxnLevel), src/init.cc (initGdrCopy).
 _SWITCHES = (
     (
         "NCCL_CUMEM_ENABLE",

@@ -68,7 +68,7 @@ def read(text: str, label: str) -> SettingsFile:
             why = f"{who} takes the whole text before '=' for the name: '{line.partition('=')[0]}'"
             out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
             continue
-        if (before or after) and not raw:
+        if (before or after) and (docker or not raw):
             why = "blanks around '=' are not allowed: shells and docker refuse the line or take them into the name"
             out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
         if docker and text_value != _value(value, raw=False) and counts(name):

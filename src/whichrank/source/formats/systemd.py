@@ -219,7 +219,10 @@ def _items(text: str, line: int) -> Iterator[tuple[str | None, str, int]]:
 def _stray(out: SettingsFile, word: str, ref: Ref, given: dict[str, Given]) -> None:
     """A word that is no assignment: most often the rest of a value with a blank in it, or `export`."""
     last = next(reversed(given), "")
-    if is_read(last):
+    if is_read(word):
+        why = f"systemd takes no blanks around '=' and ignores '{word}'"
+        out.lost.append(Lost(word, ref, why, f"Write: Environment={word}=…"))
+    elif is_read(last):
         why = f"systemd splits the line at blanks and ignores '{word}'; there are no comments behind values"
         found = Lost(last, ref, why, f'Quote the whole assignment: Environment="{last}=…"')
         if found.ref.locator not in {lost.ref.locator for lost in out.lost}:

@@ -132,7 +132,8 @@ def _looked_at(
 ) -> launchers.Passage:
     """What some launchers make of what they are given."""
     program, options = launchers.base(command[0]), command[: len(command) - len(found.rest)]
-    for lost in foreign_options.check(shell, program, command, options):
+    more = mpi_options.listed(shell, options) if program in _MPI else ()
+    for lost in (*foreign_options.check(shell, program, command, options), *more):
         shell.lost(lost)
     if program == "ray":
         return _of_ray(shell, command, found)
