@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.environment import counts
@@ -22,7 +23,7 @@ _USED = re.compile(
     r"\$\{?([A-Za-z_]\w{0,60})(?=[}\W]|$)(?!\}?:?[-=])"
 )
 _TOLD = frozenset({"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "NODE_RANK", "LOCAL_RANK", "NNODES"})
-_LONGEST = 20_000
+_LONGEST, _MOST_WORDS, _MOST_USES = 20_000, 64, 32
 
 
 def in_words(
@@ -32,7 +33,7 @@ def in_words(
     if any("SendEnv" in word.text for word in command):
         return
     whole = " ".join(word.text for word in words)[:_LONGEST]
-    for word in words:
+    for word in words[:_MOST_WORDS]:
         kept = "".join(part.text if part.kind == "text" else UNKNOWN for part in pieces(word.raw))[:_LONGEST]
         yield from _empty(shell, kept, whole, word.line, env, remote=remote)
 
@@ -45,7 +46,7 @@ def in_document(shell: Interpreter, body: Redirect, env: Environment, *, remote:
 
 
 def _empty(shell: Interpreter, text: str, whole: str, line: int, env: Environment, *, remote: bool) -> Iterator[Clash]:
-    for match in _USED.finditer(text) if "$" in text else ():
+    for match in islice(_USED.finditer(text), _MOST_USES) if "$" in text else ():
         given, name = match[1].strip().rstrip("="), match[2]
         variable = env.variables.get(name)
         stays = env.left if variable is None else {name} if remote or not variable.exported else set()

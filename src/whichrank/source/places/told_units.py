@@ -9,7 +9,7 @@ from whichrank.facts.variables.environment import catalogue
 from whichrank.facts.variables.units import SIZES, TIMES, unit
 from whichrank.facts.variables.values import problem
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import Clash, SettingsFile
+from whichrank.records.settings import Assignment, Clash, SettingsFile
 from whichrank.source.places.told_interfaces import comments
 
 _QUANTITY = re.compile(
@@ -28,28 +28,40 @@ def check(out: SettingsFile, text: str) -> None:
     judged = [a for a in judged if unit(catalogue()[a.name]) and problem(catalogue()[a.name], a.value or "") is None]
     if not judged:
         return
-    rows, told = text.split("\n"), list(comments(text))
+    rows = text.split("\n")
+    told = {last: (line, said) for line, last, said in comments(text)}
     for each in judged:
-        own, value = unit(catalogue()[each.name]), int(each.value or "0")
-        for line, last, said in told:
-            if not _about(rows, last, each.ref.line):
-                continue
-            found = [(number, each_unit) for number, each_unit in _quantities(said) if _same_kind(own, each_unit)]
-            wrong = [each_unit for number, each_unit in found if number == value and each_unit != own]
-            if wrong and not any(_equal(value, own, number, each_unit) for number, each_unit in found):
-                why = f"the comment says {value} {wrong[0]}, and the variable is read in {own}"
-                right = round(value * _factor(wrong[0]) / _factor(own))
-                also = (Ref(out.label, f"line {line}", said[:300]),)
-                clash = Clash(each.name, each.ref, why, f"Write {right}." if right else f"It takes {own}.", also)
+        near = range(each.ref.line, each.ref.line - _FURTHEST - 1, -1)
+        for last in (at for at in near if at in told and _about(rows, at, each.ref.line)):
+            clash = _other_unit(out, each, *told[last])
+            if clash is not None:
                 out.clashes += [clash] if clash not in out.clashes else []
                 break
 
 
+def _other_unit(out: SettingsFile, each: Assignment, line: int, said: str) -> Clash | None:
+    own, value = unit(catalogue()[each.name]), int(each.value or "0")
+    found = [(number, each_unit) for number, each_unit in _quantities(said) if _same_kind(own, each_unit)]
+    wrong = [each_unit for number, each_unit in found if number == value and each_unit != own]
+    if not wrong or any(_equal(value, own, number, each_unit) for number, each_unit in found):
+        return None
+    why = f"the comment says {value} {wrong[0]}, and the variable is read in {own}"
+    right = round(value * _factor(wrong[0]) / _factor(own))
+    also = (Ref(out.label, f"line {line}", said[:300]),)
+    return Clash(each.name, each.ref, why, f"Write {right}." if right else f"It takes {own}.", also)
+
+
+_COMMENT = ("#", "//")
+
+
 def _about(rows: list[str], last: int, line: int) -> bool:
-    """The comment stands on the line, or above it with nothing but a few other settings in between."""
-    if not 0 <= line - last <= _FURTHEST:
-        return False
-    return all(row.strip() and not row.lstrip().startswith(("#", "//")) for row in rows[last : line - 1])
+    """The comment that ends on a line: behind the setting itself, or above it with a few other settings in between."""
+    if last == line:
+        return True
+    between = rows[last : line - 1]
+    return rows[last - 1].lstrip().startswith(_COMMENT) and all(
+        row.strip() and not row.lstrip().startswith(_COMMENT) for row in between
+    )
 
 
 def _quantities(said: str) -> Iterator[tuple[int, str]]:

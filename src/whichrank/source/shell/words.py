@@ -368,4 +368,5 @@ def array(raw: str, line: int) -> tuple[tuple[Word, ...], tuple[str, ...]]:
             tuple(Word(m[2], item.line) for m, item in zip(keyed, items, strict=True) if m),
             tuple(m[1].strip("\"'") for m in keyed if m),
         )
-    return tuple(Word(raw, item.line) for item in items for raw in braces.expanded(item.raw))[:MOST_FIELDS], ()
+    made = (Word(raw, item.line) for item in items for raw in braces.expanded(item.raw))
+    return tuple(islice(made, MOST_FIELDS)), ()
