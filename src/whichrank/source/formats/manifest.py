@@ -269,7 +269,7 @@ class Manifest(Struct):
             elif key.text == "build" and (arguments := value.get("args")) is not None:
                 forms.build_arguments(self, arguments, {g.name for g in given})
         if part is not None:
-            own = [g for g in given if not (part.reads_files and g.text.startswith("/"))]
+            own = [g for g in given if part.of_ranks(g)]
             self.elsewhere += [other_parts.Elsewhere(g.name, self.ref(g.line), scope, part) for g in own]
         if not judged:
             return

@@ -17,6 +17,7 @@ from whichrank.source.formats.yaml_tree import Node
 
 if TYPE_CHECKING:
     from whichrank.source.formats.manifest import Manifest
+    from whichrank.source.shell.embedded import Given
 
 
 class Part(NamedTuple):
@@ -28,7 +29,12 @@ class Part(NamedTuple):
     judged: bool = False
     """Its values are looked at as those of ranks are."""
     reads_files: bool = False
-    """It may read what ranks write: the paths that it is given are its own."""
+    """It may read what ranks write: the paths that it is given are its own, and so is what is not NCCL's."""
+
+    def of_ranks(self, item: Given) -> bool:
+        """The variable is of no use to the part itself."""
+        collective = item.name.startswith(("NCCL_", "TORCH_NCCL_", "TORCH_FR_"))
+        return not self.reads_files or (collective and not item.text.startswith("/"))
 
 
 class Elsewhere(NamedTuple):
@@ -88,7 +94,8 @@ def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part 
 
 _STARTS_RANKS = re.compile(r"\b(?:torchrun|torch\.distributed\.\w+|accelerate|deepspeed|mpirun|srun)\b")
 _MAY_TRAIN = re.compile(
-    rf"{_STARTS_RANKS.pattern}|train|worker|ray|launch|bench|\b(?:ba|z)?sh\b|sleep|\$", re.IGNORECASE
+    rf"{_STARTS_RANKS.pattern}|train|worker|gloo|\beval|\binfer|\bdist\b|ray|launch|bench|\b(?:ba|z)?sh\b|sleep|\$",
+    re.IGNORECASE,
 )
 
 

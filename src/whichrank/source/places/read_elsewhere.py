@@ -23,6 +23,7 @@ _USED = re.compile(
     r"\$\{?([A-Za-z_]\w{0,60})(?=[}\W]|$)(?!\}?:?[-=])"
 )
 _TOLD = frozenset({"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "NODE_RANK", "LOCAL_RANK", "NNODES"})
+_SOURCES = re.compile(r"(?:^|[\s;&(])(?:source|\.)\s+\S")
 _LONGEST, _MOST_WORDS, _MOST_USES = 20_000, 64, 32
 
 
@@ -46,6 +47,8 @@ def in_document(shell: Interpreter, body: Redirect, env: Environment, *, remote:
 
 
 def _empty(shell: Interpreter, text: str, whole: str, line: int, env: Environment, *, remote: bool) -> Iterator[Clash]:
+    if _SOURCES.search(whole):
+        return  # that file may set it
     for match in islice(_USED.finditer(text), _MOST_USES) if "$" in text else ():
         given, name = match[1].strip().rstrip("="), match[2]
         variable = env.variables.get(name)

@@ -19,6 +19,7 @@ _HAVE = re.compile(
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"\b(?:only|single|one|just|nothing but)\b", re.IGNORECASE)
+_OTHERS = re.compile(r"\b(?:besides?|apart|other|plus|also|manage\w{0,5}|RDMA|data|storage)\b", re.IGNORECASE)
 _OWNERS = re.compile(
     r"\b(?:pod|container|host|node|machine|VM)s?\b[^\n]{0,40}\b(?:have|has|see|get)s?\b", re.IGNORECASE
 )
@@ -43,7 +44,8 @@ def check(out: SettingsFile, text: str) -> None:
             found = list(dict.fromkeys(_NAMES.findall(said)))
             gone = [has for has in found if any(has == n if exact else n and has.startswith(n) for n in names)]
             wanted = _to_use(said, gone) if last in {each.ref.line - 1, each.ref.line} else ""
-            whole = len(found) > 1 or (_ALONE.search(said) and _VARIABLES_OF_IP.fullmatch(each.name))
+            alone = _ALONE.search(said) and not _OTHERS.search(said) and _VARIABLES_OF_IP.fullmatch(each.name)
+            whole = len(found) > 1 or alone
             everything = whole and found and gone == found and _tells(said) and not _EXCLUDES.search(said)
             if wanted or everything:
                 has = wanted or ", ".join(gone)
