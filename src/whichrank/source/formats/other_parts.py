@@ -101,12 +101,19 @@ _MAY_TRAIN = re.compile(
 
 def _serves(manifest: Manifest, container: Node) -> bool:
     """A service of compose that has no GPU and starts no ranks, beside one that has GPUs and does."""
-    services = manifest.root.get("services")
-    others = [value for _, value in services.entries()] if services is not None else []
     command = _command(container)
     by_hand = any(container.get(key) is not None for key in ("profiles", "stdin_open", "tty"))
     if not command or by_hand or _has_gpus(container) or _MAY_TRAIN.search(command):
         return False
+    if manifest.trains is None:
+        manifest.trains = _trains(manifest.root)
+    return manifest.trains
+
+
+def _trains(root: Node) -> bool:
+    """Some services start ranks, each of them with GPUs and with all of its variables in this file."""
+    services = root.get("services")
+    others = [value for _, value in services.entries()] if services is not None else []
     ranks = [each for each in others if _STARTS_RANKS.search(_command(each))]
     return bool(ranks) and all(_has_gpus(each) and each.get("env_file") is None for each in ranks)
 
