@@ -40,7 +40,7 @@ def own(
                 if name == "MASTER_PORT" and _DRAWN.search(text):
                     why = "every rank draws its own, so that they look for each other at different ports"
                     yield Clash(name, ref(place), why, "Draw it once, before the ranks are started.")
-                elif name == "MASTER_ADDR" and several and _OWN_NAME.search(text):
+                elif name in {"MASTER_ADDR", "NCCL_COMM_ID"} and several and _OWN_NAME.search(text):
                     why = "every host runs this, so each of them names itself as the meeting point"
                     yield Clash(name, ref(place), why, "Give the address of the first host to all of them.")
 

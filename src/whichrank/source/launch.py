@@ -13,7 +13,7 @@ from whichrank.model.evidence import Ref
 from whichrank.records.launches import Count
 from whichrank.records.settings import SettingsFile
 from whichrank.source import launch_fit, launcher_names
-from whichrank.source.places import spelled_options, told_dscp, told_interfaces
+from whichrank.source.places import spelled_options, told_dscp, told_interfaces, told_units
 
 if TYPE_CHECKING:
     from whichrank.source.shell.interpret import Neighbour
@@ -189,6 +189,7 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
     _said_gpus(out, text, label)
     told_interfaces.check(out, text)
     told_dscp.check(out, text)
+    told_units.check(out, text)
     spelled_options.place(out.launches, text.split("\n"), label)
     out.clashes += launcher_names.misspelt(text, label)
     launch_fit.check(out, text)

@@ -44,8 +44,8 @@ def _one(launch: Launch, *, beside: bool, here: bool) -> Iterator[Clash]:
         yield from _left_out(launch)
     if (launch.several or launch.spread) and launch.everywhere:
         yield from per_host.values(launch)
-    elif (launch.several or launch.spread) and per_host.is_not_first(launch):
-        yield from per_host.names_itself(launch)
+    else:
+        yield from per_host.named_apart(launch)
     if launch.everywhere and (launch.several or _many(launch.started) or _many(launch.tasks)):
         yield from per_host.early(launch)
     yield from _hosts(launch)

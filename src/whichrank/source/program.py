@@ -21,7 +21,7 @@ from whichrank.source._environ import environ_names, removed, sets
 from whichrank.source._thrown_away import wasted
 from whichrank.source.alternatives import in_programs as ways_of
 from whichrank.source.nodes import last_name
-from whichrank.source.places import left_as_text, texts_of_objects
+from whichrank.source.places import left_as_text, port_ranges, texts_of_objects
 from whichrank.source.places.early_copies import missed
 from whichrank.source.places.host_loops import HostLoops
 from whichrank.source.places.late_dictionaries import filled_late
@@ -129,6 +129,8 @@ class _Program(Struct):
                     fix = f"Write os.environ['{name}'] = …, or hand the copy over: env=…."
                     self.out.lost.append(Lost(name, self.ref(place), found.why, fix))
         for node in ast.walk(self.tree):
+            for option, value in port_ranges.in_command(node):
+                self.port(option, value, self.ref(node))
             if isinstance(node, ast.Call) and last_name(node.func) == "init_process_group" and node not in dead:
                 told = {k.arg: (k.value, k.value) for k in node.keywords if k.arg}
                 self.numbers({n.upper(): told[n] for n in ("rank", "world_size") if n in told})
@@ -154,6 +156,7 @@ class _Program(Struct):
             self.out.clashes.append(clash)
         text = self.constants.text(value)
         known = None if UNKNOWN in text else text
+        self.port(name, value, ref)
         if (name, ref) not in self.recorded:
             self.as_text(name, value, ref)
         sure = sure and name not in self.taken_out
@@ -164,6 +167,20 @@ class _Program(Struct):
             self.out.assignments.append(
                 Assignment(name, known, ref, scope, "python", False, sure, None, partial, way.name, way.asked)
             )
+
+    def port(self, name: str, value: ast.expr, ref: Ref) -> None:
+        """A port that is computed, and may become a number that is none."""
+
+        def known(variable: str) -> int | None:
+            text = self.constants.text(ast.Name(variable))
+            return int(text) if re.fullmatch(r"\d{1,9}", text) else None
+
+        most = 0
+        if port_ranges.NAMED.fullmatch(name.lstrip("-").replace("-", "_")) and UNKNOWN in self.constants.text(value):
+            most = port_ranges.in_program(self.constants.resolve(value), known)
+        clash = port_ranges.clash(name, most, ref)
+        if most and clash not in self.out.clashes:
+            self.out.clashes.append(clash)
 
     def as_text(self, name: str, value: ast.expr, ref: Ref) -> None:
         """Texts of objects, and commands that no shell runs."""
@@ -201,6 +218,7 @@ class _Program(Struct):
                 self.record(name, value, node, scope, sure=True, what="an environment")
             elif child.starts:
                 self.check_type(name, value, node, "an environment")
+                self.port(name, value, self.ref(node))
             given.append(Given(name, self.constants.text(value), getattr(node, "lineno", 1)))
         if child.fresh and child.starts:
             self.left_behind(child)

@@ -38,7 +38,10 @@ def in_program(
     local = _bare(given["LOCAL_RANK"][0], constants) if "LOCAL_RANK" in given else None
     if local is not None and ast.dump(local) == ast.dump(rank) and _several(size, constants):
         return repeated(ref(given["RANK"][1]), ref(given["WORLD_SIZE"][1]))
-    numbered = local is not None and _OVER_ALL_IN_PROGRAM.fullmatch(ast.unparse(rank))
+    over_all, told = _OVER_ALL_IN_PROGRAM.fullmatch(ast.unparse(rank)), _FROM_ENVIRONMENT.fullmatch(ast.unparse(size))
+    if over_all and told and _LOCAL_SIZE.fullmatch(told[1]):
+        return Clash("WORLD_SIZE", ref(given["WORLD_SIZE"][1]), _WHY, _FIX, (ref(given["RANK"][1]),))
+    numbered = local is not None and over_all
     if numbered and _counts_hosts(given["WORLD_SIZE"][0], constants):
         return Clash("WORLD_SIZE", ref(given["WORLD_SIZE"][1]), _HOSTS_WHY, _FIX, (ref(given["RANK"][1]),))
     if not isinstance(rank, ast.BinOp) or not isinstance(rank.op, ast.Add):
@@ -131,16 +134,30 @@ def in_script(numbers: Mapping[str, tuple[str, int]], ref: Callable[[int], Ref])
     several = "1" not in factors.groups() if factors else "LOCAL_RANK" in numbers and bool(_OVER_ALL.fullmatch(rank))
     if several and hosts:
         return Clash("WORLD_SIZE", ref(size_line), _HOSTS_WHY, _FIX, (ref(rank_line),))
+    if alone and _LOCAL_SIZE.fullmatch(alone[1]) and _OVER_ALL.fullmatch(rank):
+        return Clash("WORLD_SIZE", ref(size_line), _WHY, "Take the number of all ranks.", (ref(rank_line),))
     local, taken = _ALONE.fullmatch(numbers.get("LOCAL_RANK", ("", 0))[0]), _ALONE.fullmatch(rank)
-    if taken and taken[1] in _LOCAL | ({local[1]} if local else set()) and _TIMES.search(size):
+    if (
+        taken
+        and taken[1] in _LOCAL | ({local[1]} if local else set())
+        and (_TIMES.search(size) or (alone and _WORLD.fullmatch(alone[1])))
+    ):
         return repeated(ref(rank_line), ref(size_line))
     return None
 
 
+_LOCAL_SIZE = re.compile(
+    r"(?:OMPI|MV2)_COMM_WORLD_LOCAL_SIZE|MPI_LOCALNRANKS|PMI_LOCAL_SIZE|PALS_LOCAL_SIZE|JSM_NAMESPACE_LOCAL_SIZE"
+    r"|LOCAL_WORLD_SIZE"
+)
+_WORLD = re.compile(r"(?:OMPI|MV2)_COMM_WORLD_SIZE|PMI_SIZE|JSM_NAMESPACE_SIZE|SLURM_NTASKS")
 _GLOBAL = r"SLURM_PROCID|(?:OMPI|MV2)_COMM_WORLD_RANK|PMIX?_RANK|PALS_RANKID|JSM_NAMESPACE_RANK|FLUX_TASK_RANK"
 _OVER_ALL = re.compile(rf"[\"']?\$\{{?({_GLOBAL})(?::?-\w{{0,12}})?\}}?[\"']?")
 _OVER_ALL_IN_PROGRAM = re.compile(
     rf"(?:str\(|int\(){{0,2}}(?:os\.)?(?:environ\[|environ\.get\(|getenv\()'({_GLOBAL})'[^%/]{{0,80}}"
+)
+_FROM_ENVIRONMENT = re.compile(
+    r"(?:str\(|int\(){0,2}(?:os\.)?(?:environ\[|environ\.get\(|getenv\()'(\w{1,60})'[^%/*]{0,80}"
 )
 _LOCAL_NAMES = {"SLURM_PROCID": "SLURM_LOCALID", "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_LOCAL_RANK"}
 

@@ -35,6 +35,8 @@ FOLDERS = [
     unpacked("launch_round_18.tar.xz") / "launch_round_18",
     unpacked("launch_round_19.tar.xz") / "launch_round_19",
     unpacked("launch_round_20.tar.xz") / "launch_round_20",
+    unpacked("launch_round_21.tar.xz") / "launch_round_21",
+    unpacked("launch_round_22.tar.xz") / "launch_round_22",
 ]
 
 

@@ -72,15 +72,19 @@ _NOT_SAID = (
     r"|removed|added|deprecat|will|once|when"
 )
 
+# A setting that somebody commented out; what stands behind it is about that setting.
+_CODE = re.compile(r"[\s#]{0,8}(?:export\s|ENV\s|-\s|-[exE]\s)?\s{0,4}[A-Z][A-Z0-9_]{3,60}(?:=|:\s)\S")
+_CLAUSE = re.compile(r"[.;](?:\s|$)")
+
 
 def said_in(comments: Iterable[str]) -> Release:
     """The versions that comments say the job runs with ("torch 2.7 in this image"); nothing where they disagree."""
     torch: set[Version] = set()
     nccl: set[Version] = set()
-    for comment in comments:
-        if "torch" not in comment and "NCCL" not in comment and "Torch" not in comment:
+    for clause in (clause for comment in comments if not _CODE.match(comment) for clause in _CLAUSE.split(comment)):
+        if "torch" not in clause and "NCCL" not in clause and "Torch" not in clause:
             continue
-        for match in re.finditer(_SAID, comment) if not re.search(_NOT_SAID, comment) else ():
+        for match in re.finditer(_SAID, clause) if not re.search(_NOT_SAID, clause) else ():
             (nccl if match.group()[:4].upper() == "NCCL" else torch).add(version(match[2]))
     found = Release(torch.pop() if len(torch) == 1 else (), nccl.pop() if len(nccl) == 1 else ())
     if found.torch and not found.nccl and not nccl:

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from whichrank.facts.variables.environment import Variable, Version
+from whichrank.facts.variables.units import not_meant
 
 # In 2.30 these moved to NCCL's new parameter parser, which takes TRUE and T as well.
 _WORDS_FROM_2_30 = frozenset({"NCCL_SET_THREAD_NAME", "NCCL_WARN_ENABLE_DEBUG_INFO"})
@@ -30,7 +31,31 @@ def problem(variable: Variable, value: str, nccl: Version = ()) -> Problem | Non
         return None
     if variable.name in _WORDS_FROM_2_30 and nccl >= (2, 30) and value.lower() in {"t", "true", "f", "false"}:
         return None
-    return check(variable, value)
+    if variable.name == "NCCL_ALGO" and nccl and nccl < (2, 14):
+        return None if value.lower().strip("^") == "collnet" else _too_new(variable.name, value, nccl)
+    return check(variable, value) or _too_new(variable.name, value, nccl)
+
+
+# Variable, form of the value, the first NCCL that reads it, what it is: NCCL user guide, env.rst, and nccl.csv.
+_FIRST_READ = (
+    ("NCCL_CTA_POLICY", r"(?i)[A-Z].*", (2, 29), "names of policies"),
+    ("NCCL_ALGO", r".*:.*", (2, 24), "lists for single functions"),
+    ("NCCL_PROTO", r".*:.*", (2, 24), "lists for single functions"),
+    ("NCCL_ALGO", r"(?i)(?:.*[,^:;])?pat(?:[,;].*)?", (2, 23), "PAT"),
+    ("NCCL_ALGO", r"(?i).*nvlstree.*", (2, 18), "NVLSTree"),
+    ("NCCL_ALGO", r"(?i)(?:.*[,^:;])?nvls(?:[,;].*)?", (2, 17), "NVLS"),
+    ("NCCL_ALGO", r"(?i).*collnet(?:direct|chain).*", (2, 14), "CollNetDirect and CollNetChain"),
+    ("NCCL_DEBUG", r"(?i)attn", (2, 32), "ATTN"),
+)
+
+
+def _too_new(name: str, value: str, nccl: Version) -> Problem | None:
+    """A form of the value that the version at hand does not know yet."""
+    for variable, form, first, what in _FIRST_READ if nccl else ():
+        if name == variable and nccl[:2] < first and re.fullmatch(form, value[:400]):
+            since, here = (".".join(map(str, each)) for each in (first, nccl))
+            return Problem(f"NCCL reads {what} since {since}; {here} does not")
+    return None
 
 
 def is_true(value: str | None) -> bool:
@@ -68,7 +93,7 @@ def _nccl_int(variable: Variable, value: str) -> Problem | None:
             return Problem(f"{read} is outside {low} to {high}")
     elif variable.values and variable.kind == "int" and read >= 0 and str(read) not in variable.values:
         return Problem(f"{read} is none of {', '.join(variable.values)}")
-    return None
+    return _other_unit(variable, read)
 
 
 def _nccl_warps(variable: Variable, value: str) -> Problem | None:
@@ -77,6 +102,14 @@ def _nccl_warps(variable: Variable, value: str) -> Problem | None:
     read = number(value)
     if found is None and read is not None and read % 32:
         return Problem(f"{read} is not a multiple of 32 and is ignored with a warning")
+    return found
+
+
+def _nccl_power(variable: Variable, value: str) -> Problem | None:
+    """A number of bytes that is a power of two."""
+    read = number(value)
+    if (found := _nccl_int(variable, value)) is None and read is not None and read > 0 and read & (read - 1):
+        return Problem(f"{read} is not a power of two and is ignored with a warning")
     return found
 
 
@@ -189,19 +222,18 @@ def _torch_int(variable: Variable, value: str) -> Problem | None:
         return Problem(f"PyTorch stops reading '{value}' at the first letter: it becomes {read}")
     if variable.values[:1] == ("..",) and not int(variable.values[1]) <= read <= int(variable.values[2]):
         return Problem(f"{read} is outside {variable.values[1]} to {variable.values[2]}")
-    return _other_unit(variable.name, read)
+    return _other_unit(variable, read)
 
 
-# Defaults of the time for a dump were 2000 to 60000 (ProcessGroupNCCL.cpp of 2.3 to 2.13), and tests of PyTorch's
-# users go down to 500. The monitor's heartbeat is 480 or 600 s; whole minutes in milliseconds begin at days of seconds.
-_LEAST_MS, _LONG_S, _MINUTE_MS = 400, 300_000, 60_000
+# The monitor's heartbeat is 480 or 600 s; whole minutes in milliseconds begin at days of seconds.
+_LONG_S, _MINUTE_MS = 300_000, 60_000
 
 
-def _other_unit(name: str, read: int) -> Problem | None:
-    """Seconds where milliseconds are read, and the other way round."""
-    if name.endswith("_WAIT_TIMEOUT_DUMP_MILSEC") and 0 < read < _LEAST_MS:
-        return Problem(f"the unit is milliseconds: a dump has {read} ms; {read} s are {read * 1000}")
-    if name.endswith("_TIMEOUT_SEC") and read >= _LONG_S and read % _MINUTE_MS == 0:
+def _other_unit(variable: Variable, read: int) -> Problem | None:
+    """Seconds where milliseconds are read, and the other way round; mebibytes where bytes are."""
+    if other := not_meant(variable, read):
+        return Problem(other)
+    if variable.name.endswith("_TIMEOUT_SEC") and read >= _LONG_S and read % _MINUTE_MS == 0:
         return Problem(f"the unit is seconds: these are {read // 3600} hours; {read} ms are {read // 1000}")
     return None
 
@@ -213,9 +245,9 @@ def _stops(name: str) -> str:
     return "init_process_group fails"
 
 
-def _python_int(_variable: Variable, value: str) -> Problem | None:
+def _python_int(variable: Variable, value: str) -> Problem | None:
     if re.fullmatch(r"\s*[-+]?\d+\s*", value):
-        return None
+        return _other_unit(variable, int(value[:12]))
     return Problem(f"'{value}' is no whole number: it ends the process with a ValueError", fatal=True)
 
 
@@ -277,6 +309,7 @@ _CHECKS = {
     "nccl_int": _nccl_int,
     "nccl_warps": _nccl_warps,
     "nccl_index": _nccl_index,
+    "nccl_power": _nccl_power,
     "not_words": _not_words,
     "host_port": _host_port,
     "options": _options,

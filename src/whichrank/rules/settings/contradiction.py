@@ -23,7 +23,10 @@ as the meeting point; the same NCCL_HOSTID on all hosts; `^` in front of all int
 name; variables that count processes given as a number of hosts, and the other way round; branches on a host's name, or
 lines for single hosts, that differ in what all must share; timeouts of process groups in another unit than they are
 read in; keys of --rdzv-conf that the rendezvous ignores; interfaces that Open MPI is told both to use and to leave out;
-lists of GPUs that count within another list; a traffic class that the file itself calls a DSCP.
+lists of GPUs that count within another list; a traffic class that the file itself calls a DSCP; a number whose unit the
+file's own comment gives otherwise; sums for a port that leave the range of ports; NCCL_COMM_ID that each host takes for
+itself; `$NAME` of this script in a text that a shell on another host puts in; what a task counts by itself as the
+meeting point, its port or its id.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.
@@ -176,9 +179,39 @@ def _transports(sure: Scope) -> Iterator[Finding]:
     if cumem and nvls and number(cumem.value) == 0 and (number(nvls.value) or 0) > 0:
         message = "NCCL_CUMEM_ENABLE=0 switches NVLS off, and NCCL_NVLS_ENABLE asks for it."
         yield flagged(CODE, cumem, "warning", message, "Keep one of the two.", also=(nvls.ref,))
+    yield from _asked_for(sure)
     yield from _ucx(sure)
     yield from _open_mpi(sure)
     yield from _visible(sure)
+
+
+# A switch, the number that turns it off, and what asks for the same thing to be used (numbers above 0, or a text).
+# From NVIDIA/nccl: src/mnnvl.cc, src/graph/search.cc (pxnLevel), src/init.cc (initGdrCopy).
+_SWITCHES = (
+    (
+        "NCCL_CUMEM_ENABLE",
+        0,
+        "NCCL_MNNVL_ENABLE",
+        r"[1-9]\d*",
+        "NVLink between hosts needs memory of the cuMem allocator",
+    ),
+    ("NCCL_COLLNET_ENABLE", 0, "NCCL_ALGO", r"(?i)(?:.{0,80}[,;:])?collnet\w*.{0,80}", ""),
+    ("NCCL_PXN_DISABLE", 1, "NCCL_P2P_PXN_LEVEL", r"[12]", ""),
+    ("NCCL_RAS_ENABLE", 0, "NCCL_RAS_ADDR", r".+", ""),
+    ("NCCL_GDRCOPY_ENABLE", 0, "NCCL_GDRCOPY_SYNC_ENABLE", r"[1-9]\d*", ""),
+    ("NCCL_GDRCOPY_ENABLE", 0, "NCCL_GDRCOPY_FLUSH_ENABLE", r"[1-9]\d*", ""),
+    ("NCCL_GDRCOPY_ENABLE", 0, "NCCL_GDRCOPY_FIFO_ENABLE", r"[1-9]\d*", ""),
+)
+
+
+def _asked_for(sure: Scope) -> Iterator[Finding]:
+    """What one setting switches off and another one asks for."""
+    for name, off, wanted, pattern, because in _SWITCHES:
+        switch, asks = sure.get(name), sure.get(wanted)
+        if switch and asks and number(switch.value) == off and re.fullmatch(pattern, (asks.value or "").strip()):
+            message = f"{name}={switch.value} switches off what {wanted}={asks.value} asks for"
+            message += f": {because}." if because else "."
+            yield flagged(CODE, switch, "warning", message, "Keep one of the two.", also=(asks.ref,))
 
 
 def _open_mpi(sure: Scope) -> Iterator[Finding]:

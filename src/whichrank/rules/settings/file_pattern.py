@@ -1,12 +1,12 @@
 """A log or dump file that all ranks of a host would share.
 
 What it finds: NCCL_DEBUG_FILE with anything but %h, %p and %% after a "%", or without %p at all; patterns in
-the flight recorder's prefix, which has none; "~", which nobody expands.
+the flight recorder's prefix, which has none.
 
 Why it happens: %d, %r and %i are written as if they meant the rank.
 
 How it decides: by NCCL's own expansion (src/debug.cc): unknown letters stay as they are, every process
-truncates the file on open, and "~" is a folder of that name.
+truncates the file on open.
 
 Example: `NCCL_DEBUG_FILE=/tmp/nccl-rank%d.log` → `/tmp/nccl.%h.%p.log`.
 
@@ -41,17 +41,6 @@ def _judge(assignment: Assignment) -> list[Finding]:
     name, value = assignment.name, (assignment.value or assignment.partial).replace(UNKNOWN, "…")
     if not value or (name != "NCCL_DEBUG_FILE" and name not in _PREFIXES):
         return []
-    # A shell expands "~" after "=" itself.
-    if value.startswith("~") and assignment.how not in {"export", "local"}:
-        return [
-            flagged(
-                CODE,
-                assignment,
-                "warning",
-                f"{name}={value}: ~ is not expanded here.",
-                "Write the whole path.",
-            )
-        ]
     if name in _PREFIXES:
         if "%" not in value:
             return []

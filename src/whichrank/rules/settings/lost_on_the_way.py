@@ -11,7 +11,9 @@ values that a template puts in without quotes; the index of a pod that has none;
 container beside the one with the GPUs, the head of a Ray cluster or tasks of Determined without GPUs have; copies of
 os.environ that are filled and thrown away; ConfigMaps and blocks of compose that no container takes; `${NAME}` in files
 that docker run --env-file or systemd read; settings in front of the entry point of a Ray job, which its driver alone
-gets; names that a script's own list for other hosts leaves out.
+gets; names that a script's own list for other hosts leaves out; options that hand over variables with another launcher
+(`-genv` for Open MPI, `-x` for srun); values that a `;`, `|` or `&` without quotes ends; lists and null as values;
+settings that only a service of compose without GPUs has.
 
 Why it happens: every format has its own way of reading NAME=VALUE.
 

@@ -52,6 +52,8 @@ def _judge(settings: Settings, assignment: Assignment, variable: Variable) -> Fi
         return flagged(CODE, assignment, "warning", message, fix)
     if last is None or (at_hand and at_hand[: len(last)] <= last):
         return None
+    if not at_hand and torch and torch[:2] < _IN_USE["PyTorch"]:
+        return None  # an old release, with an NCCL of its time
     rename = renames().get(variable.name)
     if rename is not None and rename.still_read and not at_hand:
         return None  # that it is deprecated is said elsewhere

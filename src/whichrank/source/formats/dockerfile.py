@@ -53,6 +53,7 @@ def read(text: str, label: str) -> SettingsFile:
     built = _built(stages)
     for index in built:
         reader.stage(stages[index], index)
+    reader.copied_packages(stages, built)
     reader.arguments_only()
     reader.other_stages(stages, built)
     return out
@@ -178,6 +179,17 @@ class _Image(Struct):
                     why = f"stage '{stage.name}' sets it, and the final image takes only files from that stage"
                     self.out.lost.append(Lost(a.name, a.ref, why, f"Write ENV {a.name}=… in the last stage."))
 
+    def copied_packages(self, stages: list[_Stage], built: list[int]) -> None:
+        """Versions of what a stage installs, where the image takes its Python packages from there."""
+        copies = _copies(body for index in built for name, body, _ in stages[index].instructions if name == "COPY")
+        for index, stage in enumerate(stages):
+            taken = [*copies.get(stage.name, ()), *copies.get(str(index), ())]
+            if index in built or not any(_PACKAGES.search(body) for body in taken):
+                continue
+            for name, body, _ in stage.instructions:
+                found = release_in(re.sub(r"\\\n", " ", body)) if name == "RUN" else Release()
+                self.out.torch, self.out.nccl = self.out.torch or found.torch, self.out.nccl or found.nccl
+
     def env(self, body: str, line: int) -> None:
         words = split_words(re.sub(r"(?m)(?<!\S)#", r"\\#", body), line)
         if words and "=" not in words[0].raw:  # the old form: ENV NAME the rest is the value
@@ -252,7 +264,11 @@ class _Image(Struct):
             found = run_script(body, self.out.label, line, self.lines, list(self.carried))
         self.out.assignments += [a._replace(scope=self.scope) for a in found.assignments]
         self.out.lost += found.lost
+        self.out.clashes += found.clashes
         self.out.launches += found.launches
+
+
+_PACKAGES = re.compile(r"venv|virtualenv|(?:site|dist)-packages|conda|/\.local\b|/install\b|/wheels\b|/usr/local\b")
 
 
 def _copies(bodies: Iterable[str]) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from whichrank.facts.variables.environment import counts
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import Assignment, Lost, SettingsFile
+from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
 from whichrank.source.places import left_as_text
 
 KIND = "env-file"
@@ -68,14 +68,16 @@ def read(text: str, label: str) -> SettingsFile:
             why = f"{who} takes the whole text before '=' for the name: '{line.partition('=')[0]}'"
             out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
             continue
-        if (before or after) and not raw:
+        if (before or after) and (docker or not raw):
             why = "blanks around '=' are not allowed: shells and docker refuse the line or take them into the name"
             out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
         if docker and text_value != _value(value, raw=False) and counts(name):
             why = f"docker run --env-file takes quotes and comments for parts of the value: {value}"
             out.lost.append(Lost(name, ref, why, f"Write: {name}={_value(value, raw=False)}"))
             text_value = _value(value, raw=False)
-        unknown = "$" in text_value
+        if not raw and not reader:  # a shell that sources the file expands it
+            text_value = re.sub(r"^~(?=/)", UNKNOWN, text_value) if value.startswith("~/") else text_value
+        unknown = "$" in text_value or UNKNOWN in text_value
         if reader and not sourced and counts(name) and (match := _REFERENCE.search(value)):
             why = f"{reader} expands nothing: {match.group()} stays text"
             out.lost.append(Lost(name, ref, why, "Write the value itself."))

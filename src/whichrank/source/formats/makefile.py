@@ -219,6 +219,7 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given], values: 
             chosen = make.kept_back if own_list and exported.get(lost.name) == lost.ref.line else make.out.lost
             chosen += [lost] if lost not in chosen else []
         make.out.launches += found.launches
+        make.out.clashes += [clash for clash in found.clashes if clash not in make.out.clashes]
         make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
 
 

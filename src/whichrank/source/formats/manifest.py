@@ -73,6 +73,8 @@ class Manifest(Struct):
     group: str = ""
     elsewhere: list[other_parts.Elsewhere] = field(default_factory=list)
     """Variables of containers that are no ranks."""
+    trains: bool | None = None
+    """Some of the services of compose are known to start the ranks; None before anybody has asked."""
     budget: int = VISIT_LIMIT
     around: list[Given] = field(default_factory=list)
     """Variables of the blocks around a script."""
@@ -269,7 +271,8 @@ class Manifest(Struct):
             elif key.text == "build" and (arguments := value.get("args")) is not None:
                 forms.build_arguments(self, arguments, {g.name for g in given})
         if part is not None:
-            self.elsewhere += [other_parts.Elsewhere(g.name, self.ref(g.line), scope, part) for g in given]
+            own = [g for g in given if part.of_ranks(g)]
+            self.elsewhere += [other_parts.Elsewhere(g.name, self.ref(g.line), scope, part) for g in own]
         if not judged:
             return
         if self.form == "compose":

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from whichrank.facts.variables.environment import is_read
 from whichrank.records.settings import UNKNOWN, Assignment
 from whichrank.source.formats import manifest_keys, pod_variables
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node
@@ -47,6 +48,8 @@ def block(manifest: Manifest, node: Node, scope: str, *, judged: bool = True) ->
             if value.kind == "scalar":
                 found[key.text] = (value, key.line)
                 _check_type(manifest, key.text, value)
+            elif _is_no_text(manifest, key.text, value):
+                continue
             else:
                 manifest.entry(key.text, key, value, scope, ("", "", key.text), 1)
     for item in node.items:
@@ -86,16 +89,25 @@ def _own_addresses(block: Node) -> dict[str, int]:
     return found
 
 
+def _written(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) -> None:
+    """`- NAME=VALUE`."""
+    name, equals, value = item.text.partition("=")
+    told = re.fullmatch(r"([A-Z][A-Z0-9_]{2,80}):\s{1,8}(\S.{0,300})", item.text)
+    if told and is_read(told[1]):
+        why = f"the whole text '{item.text}' is taken for the name of a variable"
+        manifest.lost(told[1], item.line, why, f"Write: - {told[1]}={told[2]}", error=True)
+    if equals and re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
+        found[name.strip()] = (Node("scalar", item.line, value, "'"), item.line)
+        quoted = len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]
+        if quoted and manifest.form in {"compose", ""}:
+            why = f"the quotes inside the item are part of the value: {value}"
+            manifest.lost(name.strip(), item.line, why, f"Write: - {name.strip()}={value[1:-1]}")
+
+
 def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) -> None:
     """`- NAME=VALUE`, or `- name: NAME` with `value:`."""
     if item.kind == "scalar":
-        name, equals, value = item.text.partition("=")
-        if equals and re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
-            found[name.strip()] = (Node("scalar", item.line, value, "'"), item.line)
-            quoted = len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]
-            if quoted and manifest.form in {"compose", ""}:
-                why = f"the quotes inside the item are part of the value: {value}"
-                manifest.lost(name.strip(), item.line, why, f"Write: - {name.strip()}={value[1:-1]}")
+        _written(manifest, item, found)
         return
     if item.kind != "map":
         return
@@ -104,11 +116,14 @@ def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) 
         for key, given in item.entries():
             why = "compose takes NAME=VALUE in a list, and refuses a mapping"
             manifest.lost(key.text, key.line, why, f"Write: - {key.text}={given.text}", error=True)
+    if name_node is not None and value_node is not None and _is_no_text(manifest, name_node.text, value_node):
+        return
     if name_node is None or value_node is None or value_node.kind != "scalar":
         return
     name = name_node.text
-    if manifest.form == "kubernetes" and not manifest.templated and value_node.bare:
-        why = "Kubernetes takes strings only as values of variables, and refuses a bare number or boolean"
+    who = "ECS" if manifest.root.get("containerDefinitions") is not None else _TEXTS_ONLY["kubernetes"]
+    if (manifest.form == "kubernetes" or who == "ECS") and not manifest.templated and value_node.bare:
+        why = f"{who} takes strings only as values of variables, and refuses a bare number or boolean"
         manifest.lost(name, value_node.line, why, f'Quote it: value: "{value_node.text}"', error=True)
     if manifest.form == "kubernetes" and manifest.templated:
         pod_variables.bare_in_template(manifest, name, value_node)
@@ -118,11 +133,38 @@ def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) 
     found[name] = (value_node, name_node.line)
 
 
+_TEXTS_ONLY = {
+    "kubernetes": "Kubernetes",
+    "compose": "compose",
+    "ray": "Ray",
+    "sky": "SkyPilot",
+    "github": "the runner",
+}
+
+
+def _is_no_text(manifest: Manifest, name: str, value: Node) -> bool:
+    """A list or a map as the value of a variable, which is refused."""
+    who = _TEXTS_ONLY.get(manifest.form, "")
+    if value.kind not in {"list", "map"} or not who or not is_read(name):
+        return False
+    why = (
+        f"{who} takes texts only as values of variables, and refuses a {'list' if value.kind == 'list' else 'mapping'}"
+    )
+    whole = ",".join(item.text for item in value.items if item.kind == "scalar")
+    fix = f'Write one text: "{whole}".' if whole else "Write one text."
+    manifest.lost(name, value.line, why, fix, error=True)
+    return True
+
+
 def _check_type(manifest: Manifest, name: str, value: Node) -> None:
     boolean = value.bare and value.text.lower() in {"true", "false", "yes", "no", "on", "off"}
     if manifest.form == "compose" and value.bare and value.text.lower() in {"true", "false"}:
         why = "compose refuses a bare boolean as the value of a variable"
         manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
+    elif manifest.form == "ray" and value.null:
+        manifest.lost(
+            name, value.line, "Ray takes strings only in env_vars, and refuses null", "Leave it out.", error=True
+        )
     elif manifest.form == "ray" and value.bare:
         why = "Ray takes strings only in env_vars, and refuses the job"
         manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)

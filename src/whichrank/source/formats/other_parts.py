@@ -3,6 +3,7 @@ cluster, tasks of Determined without GPUs. Settings that only these have reach n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from whichrank.source.formats.yaml_tree import Node
 
 if TYPE_CHECKING:
     from whichrank.source.formats.manifest import Manifest
+    from whichrank.source.shell.embedded import Given
 
 
 class Part(NamedTuple):
@@ -26,6 +28,13 @@ class Part(NamedTuple):
     fix: str
     judged: bool = False
     """Its values are looked at as those of ranks are."""
+    reads_files: bool = False
+    """It may read what ranks write: the paths that it is given are its own, and so is what is not NCCL's."""
+
+    def of_ranks(self, item: Given) -> bool:
+        """The variable is of no use to the part itself."""
+        collective = item.name.startswith(("NCCL_", "TORCH_NCCL_", "TORCH_FR_"))
+        return not self.reads_files or (collective and not item.text.startswith("/"))
 
 
 class Elsewhere(NamedTuple):
@@ -37,6 +46,11 @@ class Elsewhere(NamedTuple):
     part: Part
 
 
+_SERVICE = Part(
+    "only a service without GPUs has it, and the one that trains does not",
+    "Move it to the service that trains.",
+    reads_files=True,
+)
 _INIT = Part(
     "only an init container has it, and that ends before the training container starts", "Put it under containers."
 )
@@ -63,6 +77,8 @@ def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part 
     """Which part of the job a container is; None for one that may be a rank."""
     if "initContainers" in path:
         return _INIT._replace(why="") if _runs_alone(container) or _is_another(manifest, container) else _INIT
+    if manifest.form == "compose":
+        return _SERVICE if _serves(manifest, container) else None
     if manifest.form != "kubernetes" or workload.gpus(container) is not None:
         return None
     if "submitterPodTemplate" in path:
@@ -74,6 +90,47 @@ def part_of(manifest: Manifest, container: Node, path: tuple[str, ...]) -> Part 
         return None
     part = _HEAD if head else _BESIDE
     return part if all(each.get("envFrom") is None for each in ranks) else part._replace(why="")
+
+
+_STARTS_RANKS = re.compile(r"\b(?:torchrun|torch\.distributed\.\w+|accelerate|deepspeed|mpirun|srun)\b")
+_MAY_TRAIN = re.compile(
+    rf"{_STARTS_RANKS.pattern}|train|worker|gloo|\beval|\binfer|\bdist\b|ray|launch|bench|\b(?:ba|z)?sh\b|sleep|\$",
+    re.IGNORECASE,
+)
+
+
+def _serves(manifest: Manifest, container: Node) -> bool:
+    """A service of compose that has no GPU and starts no ranks, beside one that has GPUs and does."""
+    command = _command(container)
+    by_hand = any(container.get(key) is not None for key in ("profiles", "stdin_open", "tty"))
+    if not command or by_hand or _has_gpus(container) or _MAY_TRAIN.search(command):
+        return False
+    if manifest.trains is None:
+        manifest.trains = _trains(manifest.root)
+    return manifest.trains
+
+
+def _trains(root: Node) -> bool:
+    """Some services start ranks, each of them with GPUs and with all of its variables in this file."""
+    services = root.get("services")
+    others = [value for _, value in services.entries()] if services is not None else []
+    ranks = [each for each in others if _STARTS_RANKS.search(_command(each))]
+    return bool(ranks) and all(_has_gpus(each) and each.get("env_file") is None for each in ranks)
+
+
+def _has_gpus(service: Node) -> bool:
+    deploy = service.get("deploy")
+    resources = deploy.get("resources") if deploy is not None else None
+    reserved = resources.get("reservations") if resources is not None else None
+    asked = reserved.get("devices") if reserved is not None else None
+    return asked is not None or any(
+        service.get(key) is not None for key in ("gpus", "runtime", "devices", "device_requests")
+    )
+
+
+def _command(service: Node) -> str:
+    parts = [part for name in ("entrypoint", "command") if (part := service.get(name)) is not None]
+    return " ".join(text for part in parts for text in (part.text, *(item.text for item in part.items)))
 
 
 def _given(container: Node) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from whichrank.facts.variables.environment import is_read
 from whichrank.model.evidence import Ref
+from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Clash, Lost, SettingsFile
 from whichrank.source import memory
 from whichrank.source.shell.allocation import Allocation, Count
@@ -124,6 +125,8 @@ def _run(
         _shell_signs(out, words, lines)
         words[:1] = [(words[0][0].lstrip("@-:+!"), words[0][1].lstrip("@-:+!"), words[0][2])] if words else []
         found = run_command(words, out.label, lines, given if key == "ExecStart" else [], size)
+        for launch in found.launches:
+            _of_each_host(launch)
         if key == "ExecStartPre":
             _before(out, found)
             continue
@@ -133,6 +136,14 @@ def _run(
         out.launches += found.launches
         out.production |= {out.label} if found.production else set()
         out.torch, out.nccl = found.torch, found.nccl
+
+
+def _of_each_host(launch: Launch) -> None:
+    """Specifiers in a command: %H is the name of the host itself, %i what the unit is started for."""
+    if launch.rank is not None and _SPECIFIER.search(launch.rank.text):
+        launch.rank = launch.rank._replace(text=UNKNOWN)
+    if launch.address is not None and re.search(r"(?<!%)%[Hl]", launch.address.text):
+        launch.itself = (*launch.itself, launch.address)
 
 
 def _put_in(word: str, known: Mapping[str, str]) -> str:
@@ -208,7 +219,10 @@ def _items(text: str, line: int) -> Iterator[tuple[str | None, str, int]]:
 def _stray(out: SettingsFile, word: str, ref: Ref, given: dict[str, Given]) -> None:
     """A word that is no assignment: most often the rest of a value with a blank in it, or `export`."""
     last = next(reversed(given), "")
-    if is_read(last):
+    if is_read(word):
+        why = f"systemd takes no blanks around '=' and ignores '{word}'"
+        out.lost.append(Lost(word, ref, why, f"Write: Environment={word}=…"))
+    elif is_read(last):
         why = f"systemd splits the line at blanks and ignores '{word}'; there are no comments behind values"
         found = Lost(last, ref, why, f'Quote the whole assignment: Environment="{last}=…"')
         if found.ref.locator not in {lost.ref.locator for lost in out.lost}:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _COUNTS = ("replicas", "completions", "parallelism", "size", "numNodes", "minReplicas")
 _DEPTH = 24
-_ADDRESSES = frozenset({"MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT", "RDZV_ENDPOINT"})
+_ADDRESSES = frozenset({"MASTER_ADDR", "NCCL_COMM_ID", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT", "RDZV_ENDPOINT"})
 _FIRST = "Give the name of the first pod, by its headless service: NAME-0.SERVICE."
 
 

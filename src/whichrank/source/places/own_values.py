@@ -16,6 +16,11 @@ _OWN_NAME = re.compile(
 )
 _OTHER_NAME = re.compile(r"\|\s*(?:sed|tr|perl)\b|\|\s*cut\s[^|]{0,40}-d\s*['\"]?-|\|\s*awk\s+-F\s*['\"]?-")
 
+OF_A_TASK = re.compile(
+    r"SLURM_(?:PROCID|NODEID|LOCALID)|(?:OMPI|MV2)_COMM_WORLD_(?:LOCAL_|NODE_)?RANK|PMIX?_(?:LOCAL_)?RANK|MPI_LOCALRANKID"
+    r"|PALS_(?:LOCAL_)?RANKID|JSM_NAMESPACE_(?:LOCAL_)?RANK|FLUX_TASK_(?:LOCAL_ID|RANK)"
+)
+"""Variables that a launcher sets in each task that it starts, and that are empty or 0 before."""
 NAMES_ITSELF = "every host runs this, so each of them names itself as the meeting point"
 SAME_HOST = "every host gets this text, and NCCL takes ranks with the same one for ranks of one host"
 OWN_HOST = "Leave it out, or take something that differs from host to host, such as the name of the host."

@@ -18,8 +18,8 @@ def one_name(file: SettingsFile) -> Iterator[Clash]:
     several = [
         each
         for each in file.launches
-        if (each.several or ((each.spread or _of_many(each)) and each.everywhere))
-        and not each.host
+        if (each.several or ((each.spread or of_many(each)) and each.everywhere))
+        and (not each.host or _by_all_hosts(each))
         and not _by_itself(each)
     ]
     for each in file.assignments if several else ():
@@ -27,7 +27,13 @@ def one_name(file: SettingsFile) -> Iterator[Clash]:
             yield Clash(each.name, each.ref, SAME_HOST, OWN_HOST, (several[0].ref,))
 
 
-def _of_many(launch: Launch) -> bool:
+def _by_all_hosts(launch: Launch) -> bool:
+    """A line that names the part of one file (a service) alone: each host runs it, with a number of its own."""
+    rank = launch.rank.text if launch.rank is not None else ""
+    return (UNKNOWN in rank or "$" in rank) and launch.nodes is not None
+
+
+def of_many(launch: Launch) -> bool:
     """A rank that a scheduler or MPI starts on the hosts of a list, unless that is known to have one."""
     return not launch.program and (launch.hosts is None or launch.hosts.number > 1)
 
@@ -67,6 +73,13 @@ def is_not_first(launch: Launch) -> bool:
 def _by_itself(launch: Launch) -> bool:
     """torchrun without --nnodes waits for nobody else."""
     return launch.program == "torchrun" and launch.complete and launch.nodes is None and not launch.spread
+
+
+def named_apart(launch: Launch) -> Iterator[Clash]:
+    """The same for a line of one of several hosts, and for ranks of a list of hosts that nobody knows."""
+    one = (launch.several or launch.spread) and is_not_first(launch)
+    if one or (launch.everywhere and of_many(launch)):
+        yield from names_itself(launch)
 
 
 def names_itself(launch: Launch) -> Iterator[Clash]:

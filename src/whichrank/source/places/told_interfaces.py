@@ -18,6 +18,12 @@ _HAVE = re.compile(
     r"|\b(?:interface|NIC|device|HCA)s?\b[^\n]{0,40}(?::|\bare\b|=)",
     re.IGNORECASE,
 )
+_ALONE = re.compile(r"\b(?:only|single|one|just|nothing but)\b", re.IGNORECASE)
+_OTHERS = re.compile(r"\b(?:besides?|apart|other|plus|also|manage\w{0,5}|RDMA|data|storage)\b", re.IGNORECASE)
+_OWNERS = re.compile(
+    r"\b(?:pod|container|host|node|machine|VM)s?\b[^\n]{0,40}\b(?:have|has|see|get)s?\b", re.IGNORECASE
+)
+_VARIABLES_OF_IP = re.compile(r"\w+_IFNAME")
 _TO_USE = re.compile(r"\b(?:use|take|over|through|via|stay on|goes? (?:on|to))\s+(?:only\s+|the\s+)?$", re.IGNORECASE)
 _EXCLUDES = re.compile(
     r"\b(?:not|never|no|exclud\w{0,4}|skip\w{0,4}|ignor\w{0,4}|avoid\w{0,4}|without|except|leave|keep\w{0,3}|but)\b|n't\b",
@@ -31,14 +37,16 @@ def check(out: SettingsFile, text: str) -> None:
     lists = [a for a in out.assignments if a.name in _VARIABLES and (a.value or "").startswith("^")]
     if not lists:
         return
-    blocks = list(_comments(text))
+    blocks = list(comments(text))
     for each in lists:
         exact, names = (each.value or "").startswith("^="), (each.value or "").lstrip("^=").split(",")
         for line, last, said in blocks:
             found = list(dict.fromkeys(_NAMES.findall(said)))
             gone = [has for has in found if any(has == n if exact else n and has.startswith(n) for n in names)]
             wanted = _to_use(said, gone) if last in {each.ref.line - 1, each.ref.line} else ""
-            everything = len(found) > 1 and gone == found and _HAVE.search(said) and not _EXCLUDES.search(said)
+            alone = _ALONE.search(said) and not _OTHERS.search(said) and _VARIABLES_OF_IP.fullmatch(each.name)
+            whole = len(found) > 1 or alone
+            everything = whole and found and gone == found and _tells(said) and not _EXCLUDES.search(said)
             if wanted or everything:
                 has = wanted or ", ".join(gone)
                 why = f"^ holds for the whole list: it excludes {has}, which the comment names for the hosts"
@@ -47,6 +55,11 @@ def check(out: SettingsFile, text: str) -> None:
                 if clash not in out.clashes:
                     out.clashes.append(clash)
                 break
+
+
+def _tells(said: str) -> bool:
+    """The comment is about what the hosts have."""
+    return bool(_HAVE.search(said) or _OWNERS.search(said))
 
 
 def _to_use(said: str, gone: list[str]) -> str:
@@ -58,7 +71,7 @@ def _to_use(said: str, gone: list[str]) -> str:
     return ""
 
 
-def _comments(text: str) -> Iterator[tuple[int, int, str]]:
+def comments(text: str) -> Iterator[tuple[int, int, str]]:
     """Comments of whole lines with their first and last line; those that follow one another are one."""
     rows: list[str] = []
     first = 0
@@ -71,6 +84,6 @@ def _comments(text: str) -> Iterator[tuple[int, int, str]]:
         if rows:
             yield first, number - 1, " ".join(rows)
         rows, first = [], 0
-        behind = re.search(r"\s#\s?([^#\n]{4,300})$", line[-_LONGEST:])
+        behind = re.search(r"\s#\s?([^#\n]{3,300})$", line[-_LONGEST:])
         if behind:
             yield number, number, behind[1]

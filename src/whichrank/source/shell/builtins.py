@@ -104,6 +104,31 @@ def _wait(shell: Interpreter, _command: list[Field], _env: Environment, _sure: b
     shell.running.clear()
 
 
+_FORMAT = re.compile(r"%s|%%|\\n")
+
+
+def printf_v(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> bool:
+    """`printf -v LIST '%s:8,' "${HOSTS[@]}"`: the format once for each argument; False where it is another printf."""
+    words = [item.text for item in command]
+    if words[1:2] != ["-v"] or len(words) < 4 or not re.fullmatch(r"[A-Za-z_]\w*", words[2]):
+        return False
+    shape, given = words[3], words[4:]
+    places = shape.count("%s")
+    plain = "%" not in _FORMAT.sub("", shape) and len(words) * len(shape) < _LONGEST_TEXT
+    text = UNKNOWN
+    if plain and places and given and len(given) % places == 0 and all(UNKNOWN not in word for word in (shape, *given)):
+        text = "".join(_filled(shape, given[at : at + places]) for at in range(0, len(given), places))
+    shell.assign(words[2], Value(text, fixed=UNKNOWN not in text), command[0].line, env, sure=sure, exported=False)
+    return True
+
+
+def _filled(shape: str, values: list[str]) -> str:
+    left = iter(values)
+    signs = {"%%": "%", "\\n": "\n"}
+    return _FORMAT.sub(lambda found: next(left) if found.group() == "%s" else signs[found.group()], shape)
+
+
+_LONGEST_TEXT = 1 << 16
 BUILTINS: dict[str, Callable[[Interpreter, list[Field], Environment, bool], None]] = {
     "unset": _unset,
     "set": _set,

@@ -10,8 +10,8 @@ from whichrank.records.launches import Count, Launch, Told
 from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.formats import hostfile
-from whichrank.source.places import rendezvous_keys
-from whichrank.source.places.own_values import is_own_name, is_random
+from whichrank.source.places import port_ranges, rendezvous_keys
+from whichrank.source.places.own_values import OF_A_TASK, is_own_name, is_random
 from whichrank.source.shell import arguments, host_lists
 from whichrank.source.shell.step_size import host_file, number, option, written_before
 from whichrank.source.shell.words import pieces
@@ -31,6 +31,7 @@ _RANK = ("--node-rank", "--node_rank", "--machine_rank", "--machine-rank")
 _ADDRESS = ("--master-addr", "--master_addr", "--main_process_ip", "--main-process-ip")
 _ENDPOINT = ("--rdzv-endpoint", "--rdzv_endpoint")
 _CONF = ("--rdzv-conf", "--rdzv_conf")
+_MEETING_POINTS = frozenset({"MASTER_ADDR", "NCCL_COMM_ID"})
 DEFAULT_PORT = "29500"
 _PORT = ("--master-port", "--master_port", "--main_process_port", "--main-process-port")
 
@@ -152,7 +153,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     """What the launcher is told."""
     launch.nodes = _counted(shell, command, _number(shell, command, _NODES))
     nodes = option(command, frozenset(_NODES))
-    _mixed_up(shell, command)
+    _mixed_up(shell, command, many=launch.gpus is not None and launch.gpus.number > 1)
     launch.spread = launch.spread or (nodes is not None and UNKNOWN in nodes.text)
     launch.per_host = _number(shell, command, _PROCESSES)
     launch.total = _number(shell, command, _TOTAL)
@@ -166,6 +167,9 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
             launch.port = endpoint._replace(text=port)
         launch.address = endpoint._replace(text=host)
     launch.port = _told(shell, command, _PORT) or launch.port
+    _computed_port(shell, command, env)
+    if launch.everywhere and shell.expanded_there:
+        _differs_by_task(shell, launch, command)
     alone = next((field for field in command if field.text == "--standalone"), None)
     if alone is not None:  # meets at localhost, whatever else is said
         launch.address, launch.port = Told("--standalone", "localhost", shell.ref(alone.line)), None
@@ -199,6 +203,34 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.last = _last_host(shell, launch, command)
 
 
+_OF_LOCAL = re.compile(r"SLURM_LOCALID|\w{2,8}_COMM_WORLD_LOCAL_RANK|MPI_LOCALRANKID|LOCAL_RANK|PALS_LOCAL_RANKID")
+
+
+def _differs_by_task(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
+    """What the tasks themselves put in: a number of their own where all must say the same, and the other way round."""
+    for name in (*_PORT, *_ENDPOINT, *_ADDRESS, "--rdzv-id", "--rdzv_id", *_RANK):
+        field = option(command, frozenset({name}))
+        used = re.findall(r"\$[{(]{0,2}(\w{1,60})|(?<=[ (+])(\w{1,60})", field.raw) if field is not None else []
+        names = [one or other for one, other in used]
+        own = next((each for each in names if OF_A_TASK.fullmatch(each)), "") if name not in _RANK else ""
+        local = next((each for each in names if _OF_LOCAL.fullmatch(each)), "") if name in _RANK else ""
+        if field is not None and own:
+            why = f"${own} is another number in each task, so they look for each other in different places"
+            shell.clash(Clash(name, shell.ref(field.line), why, "Give all of them the same.", (launch.ref,)))
+        elif field is not None and local and launch.several:
+            why = f"${local} counts the tasks of one host, so each host takes itself for host 0"
+            shell.clash(Clash(name, shell.ref(field.line), why, "Take the number of the host.", (launch.ref,)))
+
+
+def _computed_port(shell: Interpreter, command: list[Field], env: Environment) -> None:
+    """A port that an option computes, and that may become a number which is none."""
+    for name in (*_PORT, *_ENDPOINT):
+        field = option(command, frozenset({name}))
+        most = port_ranges.in_shell(field.raw, shell.lookup(env)) if field is not None else 0
+        if field is not None and most:
+            shell.clash(port_ranges.clash(name, most, shell.ref(field.line)))
+
+
 _PER_HOST = re.compile(
     r"\w{0,40}(?:GPUS?|PROCS?|NPROC|TASKS|DEVICES|WORKERS|RANKS)_?PER_?(?:NODE|HOST|MACHINE)\w{0,10}|SLURM_GPUS_ON_NODE"
     r"|LOCAL_WORLD_SIZE",
@@ -210,11 +242,12 @@ _OF_HOSTS = re.compile(
 )
 
 
-def _mixed_up(shell: Interpreter, command: list[Field]) -> None:
+def _mixed_up(shell: Interpreter, command: list[Field], *, many: bool) -> None:
     """By the names of the variables: what counts processes given as a number of hosts, and the other way round."""
     for names, wrong, what in (
         (_NODES, _PER_HOST, "the processes of one host, and the option takes the number of hosts"),
         (_PROCESSES, _OF_HOSTS, "hosts, and the option takes the number of processes on each"),
+        *([(_TOTAL, _OF_HOSTS, "hosts, and the option takes the processes of all of them together")] if many else []),
     ):
         for name in names:
             field = option(command, frozenset({name}))
@@ -222,7 +255,7 @@ def _mixed_up(shell: Interpreter, command: list[Field]) -> None:
             used = re.fullmatch(r"[\"']?\$\{?(\w{1,60})(?::?-[^{}]{0,40})?\}?[\"']?", raw)
             if field is not None and used and wrong.fullmatch(used[1]):
                 why = f"{used[1]} counts {what}"
-                fix = "Give the number of hosts here." if names is _NODES else "Give the number of processes per host."
+                fix = "Give the number of hosts here." if names is _NODES else "Give the number of processes."
                 shell.clash(Clash(name, shell.ref(field.line), why, fix))
 
 
@@ -298,14 +331,16 @@ def _told(shell: Interpreter, command: list[Field], names: tuple[str, ...]) -> T
 
 def _named_after_itself(shell: Interpreter, launch: Launch, command: list[Field]) -> tuple[Told, ...]:
     """`$(hostname)` for the meeting point, in text that every host runs."""
-    found = [Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"]
+    named = {name: Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items()}
+    found = [named[name] for name in sorted(_MEETING_POINTS) if name in named]
     if launch.address is not None and launch.address.name != "MASTER_ADDR":
         field = option(command, frozenset({launch.address.name}))
         used = re.findall(r"\$[{(]?(\w+)", field.raw or field.text) if field is not None else []
+        found = [told for told in found if told.name != "MASTER_ADDR"]
         if field is not None and shell.expanded_there and is_own_name(field.raw.partition("=")[2] or field.raw):
-            found = [Told(launch.address.name, "", launch.address.ref)]
+            found.append(Told(launch.address.name, "", launch.address.ref))
         else:
-            found = [Told(name, "", shell.ref(shell.hostnames[name])) for name in used if name in shell.hostnames]
+            found += [named[name] for name in used if name in named]
     return tuple(found)
 
 
@@ -353,7 +388,7 @@ def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
         launch.address = Told("MASTER_ADDR", made[-1].value.text, shell.ref(made[-1].line)) if made else None
     launch.drawn, launch.last = _drawn(shell, []), _last_host(shell, launch, [])
     launch.itself = tuple(
-        Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"
+        Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name in _MEETING_POINTS
     )
     if launch.hosts and launch.tasks and "WORLD_SIZE" in shell.numbers:
         raw, line = shell.numbers["WORLD_SIZE"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from whichrank.source import rank_numbers
-from whichrank.source.places import own_values
+from whichrank.source.places import own_values, port_ranges
 from whichrank.source.shell import fitting, host_lists
 from whichrank.source.shell.state import Early, Environment, Variable
 from whichrank.source.shell.words import Value, pieces
@@ -41,6 +41,8 @@ def take(shell: Interpreter, name: str, raw: str, line: int, env: Environment) -
     """Remember what the script assigns, as it is written."""
     _differs(shell, name, raw, line)
     _hosts(shell, name, raw, line, env)
+    if port_ranges.NAMED.fullmatch(name) and (most := port_ranges.in_shell(raw, shell.lookup(env))):
+        shell.clash(port_ranges.clash(name, most, shell.ref(line)))
     size = shell.allocation.nodes
     local = name in {"LOCAL_RANK", "CUDA_VISIBLE_DEVICES"} and (size is None or size.number > 1)
     if local and (found := rank_numbers.not_local(name, raw, shell.ref(line))) is not None:
@@ -69,11 +71,6 @@ def _differs(shell: Interpreter, name: str, raw: str, line: int) -> None:
         shell.randoms[name] = line
 
 
-OF_A_TASK = re.compile(
-    r"SLURM_(?:PROCID|NODEID|LOCALID)|(?:OMPI|MV2)_COMM_WORLD_(?:LOCAL_|NODE_)?RANK|PMIX?_(?:LOCAL_)?RANK|MPI_LOCALRANKID"
-    r"|PALS_(?:LOCAL_)?RANKID|JSM_NAMESPACE_(?:LOCAL_)?RANK|FLUX_TASK_(?:LOCAL_ID|RANK)"
-)
-"""Variables that a launcher sets in each task that it starts, and that are empty or 0 before."""
 _REFERENCE = re.compile(r"(\\?)(?:(--[\w-]{1,40})[= ]\s?[\"']?)?\$\{?(\w{1,60})")
 
 
@@ -89,7 +86,7 @@ def early_in(
         if escaped or raw[match.end() - len(name) - 1 : match.end() - len(name)] not in {"$", "{"}:
             continue
         at = line + raw.count("\n", 0, match.start())
-        if OF_A_TASK.fullmatch(name):
+        if own_values.OF_A_TASK.fullmatch(name):
             found.append(Early(option or f"${name}", f"${name}", at))
         else:
             whole = [each._replace(name=option, line=at) if option else each for each in known.get(name, ())]

@@ -26,7 +26,7 @@ from whichrank.source.shell import (
     texts,
 )
 from whichrank.source.shell.allocation import Allocation
-from whichrank.source.shell.builtins import BUILTINS
+from whichrank.source.shell.builtins import BUILTINS, printf_v
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Early, Environment, Made, Variable, Written
 from whichrank.source.shell.syntax import (
     Case,
@@ -42,7 +42,7 @@ from whichrank.source.shell.syntax import (
 from whichrank.source.shell.tokens import Word
 from whichrank.source.shell.values import function_variables, outputs, piped
 from whichrank.source.shell.values.function_variables import Frame, called
-from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, expand, fields, pieces
+from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, at_home, expand, fields, pieces
 
 QUOTE_LIMIT = 300
 STEP_LIMIT = 40_000
@@ -198,6 +198,7 @@ class Interpreter:
                 made.dropped = True
 
     def export(self, name: str, env: Environment) -> None:
+        function_variables.exported(self, name)
         variable = env.variables.get(name)
         if variable is not None:
             env.variables[name] = variable._replace(exported=True)
@@ -337,7 +338,7 @@ class Interpreter:
         if index:
             self.element(name, index[1:-1], Word(raw, word.line), env)
             return
-        value = expand(raw, self.lookup(env))
+        value = expand(at_home(raw), self.lookup(env))
         self.arguments |= {name} if choices.is_argument(raw) else set()
         held.take(self, name, raw, word.line, env)
         self.unknown_rounds |= {name} if self.of_a_round(raw) else set()
@@ -447,6 +448,8 @@ class Interpreter:
             env.merge(left)
         elif program in BUILTINS:
             BUILTINS[program](self, command, env, sure)
+        elif program == "printf" and printf_v(self, command, env, sure):
+            return
         elif program in _PRINTS:
             texts.printed(self, command, redirects)
             outputs.keep(self, command, redirects, env)

@@ -25,7 +25,7 @@ def conclude(shell: Interpreter) -> SettingsFile:
             out.assignments.append(
                 Assignment(made.name, made.text, ref, out.label, *how, None, partial, made.way, made.asked)
             )
-        lost = None if made.dropped else _lost(shell, made, last, label)
+        lost = None if made.dropped else _cut_off(shell, made, label) or _lost(shell, made, last, label)
         if lost is not None and lost not in out.lost:
             out.lost.append(lost)
     out.torch, out.nccl = out.torch or shell.release.torch, out.nccl or shell.release.nccl
@@ -46,6 +46,23 @@ def _spelled(shell: Interpreter, made: Made) -> int:
     found = [(at, line) for at, line in rows if wanted.search(line)]
     whole = [each for each in found if f"{made.name}={made.value.text}" in each[1]] if len(found) > 1 else []
     return found[0][0] if len(found) == 1 else whole[0][0] if len(whole) == 1 else made.line
+
+
+_SIGN = re.compile(r"([;|&])(?![\s;|&])([^\s;|&\"')]{1,200})")
+_NO_PROGRAM = re.compile(r"(?!\w+=)[^/$]*[,:][^/$]*|[A-Z][A-Z0-9_]+")
+
+
+def _cut_off(shell: Interpreter, made: Made, label: str) -> Lost | None:
+    """`export NCCL_ALGO=allreduce:tree;allgather:ring`: a sign of the shell in a value without quotes ends it."""
+    text, index = made.text, made.line - shell.first_line
+    if label or not text or not counts(made.name) or not 0 <= index < len(shell.lines):
+        return None
+    before, found, rest = shell.lines[index][:5_000].partition(f"{made.name}={text}")
+    sign = _SIGN.match(rest) if found else None
+    if sign is None or before.rstrip().endswith("#") or not _NO_PROGRAM.fullmatch(sign[2]):
+        return None
+    why = f"the shell ends the value at '{sign[1]}' and takes {sign[2]} for a command"
+    return Lost(made.name, shell.ref(made.line), why, f'Quote it: {made.name}="{text}{sign[1]}{sign[2]}"', "error")
 
 
 def _lost(shell: Interpreter, made: Made, last: int, label: str) -> Lost | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from whichrank.records.settings import UNKNOWN
+from whichrank.source.places import foreign_options
 from whichrank.source.shell.passage import Passage, Passes, base, command_at, only, option_values, pairs_of
 from whichrank.source.shell.words import Field
 
@@ -67,6 +68,7 @@ def mpirun(words: list[Field]) -> Passage:
     rest = command_at(words)
     options = words[1 : len(words) - len(rest)] if rest else words[1:]
     hydra = any(re.match(_HYDRA, w.text) for w in options) or base(words[0]) == "mpiexec.hydra"
+    hydra = hydra and foreign_options.library(base(words[0]), options) != foreign_options.OPEN_MPI
     several = any(w.text.partition("=")[0] in _HOSTS for w in options)
     local = all(
         re.fullmatch(r"(?:localhost|127\.0\.0\.1)(?::\d+)?", f.text)
@@ -80,7 +82,7 @@ def mpirun(words: list[Field]) -> Passage:
             given += [options[at + 1]._replace(text=item) for item in options[at + 1].text.split(";")]
     sets, names = pairs_of(given)
     for index, word in enumerate(options):
-        if word.text in {"-genv", "-env", "--genv"} and index + 2 < len(options):
+        if hydra and word.text in {"-genv", "-env", "--genv"} and index + 2 < len(options):
             sets = (*sets, (options[index + 1].text, options[index + 2]._replace(line=word.line)))
         elif word.text in {"-genvlist", "-envlist"} and index + 1 < len(options):
             names = (*names, *(options[index + 1]._replace(text=t) for t in options[index + 1].text.split(",")))

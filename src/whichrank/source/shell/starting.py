@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash, Lost
-from whichrank.source.places import container_interfaces, mpi_options, ray_jobs
+from whichrank.source.places import container_interfaces, foreign_options, mpi_options, ray_jobs, read_elsewhere
 from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, remote, step_size, texts
 from whichrank.source.shell.passage import SHELLS, option_values
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
@@ -53,6 +53,9 @@ def last(shell: Interpreter, command: list[Field], redirects: list[Redirect], en
     elif body is not None:
         texts.document(shell, body, redirects, env, program=" ".join(f.text for f in command[:3]))
     elif launchers.is_training(command):
+        script = next((at for at, word in enumerate(command) if word.text.endswith(".py")), 0)
+        for lost in foreign_options.check(shell, program, command, command[:script]):
+            shell.lost(lost)
         arrive(shell, env)
         fitting.check(shell, command, env)
 
@@ -129,6 +132,9 @@ def _looked_at(
 ) -> launchers.Passage:
     """What some launchers make of what they are given."""
     program, options = launchers.base(command[0]), command[: len(command) - len(found.rest)]
+    more = mpi_options.listed(shell, options) if program in _MPI else ()
+    for lost in (*foreign_options.check(shell, program, command, options), *more):
+        shell.lost(lost)
     if program == "ray":
         return _of_ray(shell, command, found)
     if program in _MPI:
@@ -196,6 +202,8 @@ def behind(
     body = next((r for r in redirects if r.body), None)
     reader = found.rest[0].text.split()[0] if found.rest and found.rest[0].text.strip() else ""
     if body is not None and (not found.rest or reader in {"bash", "sh", "python", "python3"}):
+        for clash in read_elsewhere.in_document(shell, body, env, remote=found.remote):
+            shell.clash(clash)
         if reader.startswith("python"):
             texts.python_program(shell, body)
         elif program != "kubectl":
@@ -207,6 +215,9 @@ def behind(
         if joint is not None and program in SHELLS:
             why = f"only the word behind {program} -c is the script; '{joint.text}' and what follows are its arguments"
             shell.clash(Clash("-c", shell.ref(joint.line), why, "Put the whole script into one word."))
+        for clash in read_elsewhere.in_words(shell, found.rest, command, env, remote=found.remote):
+            shell.clash(clash)
+        inner.left = frozenset()  # names in the text below may be ours, left standing as their values are not known
         text = " ".join(_inner_text(shell, f, env) for f in found.rest)
         texts.inner(shell, text, found.rest[0].line if found.rest else command[0].line, inner, sure=sure)
     elif found.rest:

@@ -98,18 +98,27 @@ class Environment(Struct, eq=False):
     missing: dict[str, tuple[tuple[Made, ...], Cut]] = field(default_factory=dict)
     """Variables that a process further out exported and that did not get here."""
     ended: bool = False
+    left: frozenset[str] = frozenset()
+    """Variables that a process further out has for itself alone."""
 
     def copy(self, *, apart: bool = False) -> Environment:
         """For a branch, or (apart) for a process of its own."""
         level = self.level + 1 if apart else self.level
         return Environment(
-            dict(self.variables), self.export_all, level, self.slurm, self.slurm_line, dict(self.missing)
+            dict(self.variables),
+            self.export_all,
+            level,
+            self.slurm,
+            self.slurm_line,
+            dict(self.missing),
+            left=self.left,
         )
 
     def through(self, passes: Callable[[str], bool] | None, cut: Cut | None) -> Environment:
         """What a program that is started from here gets; the variables that `cut` keeps back are remembered."""
         inner = Environment(level=self.level + 1, missing=dict(self.missing))
         inner.slurm, inner.slurm_line = self.slurm, self.slurm_line
+        inner.left = self.left | {name for name, variable in self.variables.items() if not variable.exported}
         for name, variable in self.variables.items():
             if not variable.exported:
                 continue

@@ -87,7 +87,7 @@ def document(
             shell.out.baked.append(Baked(target, shell.ref(body.body_line)))
     elif how == "shell":
         text = documents.unescaped(body)
-        name = target.rsplit("/", 1)[-1]
+        name = _named(target, env)
         shell.scripts[name] = (text, body.body_line)
         if not shell.on_every_host:
             shell.early_files[name] = held.early_in(body.body, body.body_line, shell.per_task, literal=body.literal)
@@ -96,6 +96,17 @@ def document(
         python_program(shell, body)
     elif how in {"manifest", "dockerfile"}:
         documents.other(how, body, shell.out)
+
+
+def _named(target: str, env: Environment) -> str:
+    """The name of a script that is written; one that only a variable holds (`$(mktemp)`) is called after that."""
+    held_by = re.fullmatch(r"\$\{?(\w{1,60})\}?", target)
+    variable = env.variables.get(held_by[1]) if held_by else None
+    if held_by is None or variable is None or variable.value.text.strip(UNKNOWN):
+        return target.rsplit("/", 1)[-1]
+    name = f"{held_by[1]}.sh"
+    env.variables[held_by[1]] = variable._replace(value=variable.value._replace(text=f"{UNKNOWN}/{name}"))
+    return name
 
 
 def written_script(shell: Interpreter, text: str, line: int, env: Environment) -> None:

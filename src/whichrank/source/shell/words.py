@@ -12,7 +12,7 @@ from whichrank.records.settings import UNKNOWN
 from whichrank.source.places import own_values
 from whichrank.source.shell import host_lists
 from whichrank.source.shell.tokens import Word, split_words
-from whichrank.source.shell.values import sums
+from whichrank.source.shell.values import braces, sums
 
 LONGEST = 1 << 17
 """Linux starts no program with a longer argument or variable."""
@@ -191,9 +191,19 @@ def _braced(inner: str, quoted: bool, source: str) -> Piece:
     return Piece("variable", name, quoted, prefix + sign, rest[len(sign) :], subscript, source)
 
 
+_AT_HOME = re.compile(r"((?:[A-Za-z_]\w{0,80}=)?)~(?=/|$)")
+
+
+def at_home(raw: str) -> str:
+    """The word with what the shell makes of an unquoted `~` at its beginning, or behind the = of an assignment."""
+    found = _AT_HOME.match(raw)
+    return f"{found[1]}${{HOME}}{raw[found.end() :]}" if found else raw
+
+
 def fields(word: Word, lookup: Lookup) -> list[Field]:
     """The arguments that a word becomes: unquoted variables split at blanks, arrays become their elements."""
-    parts = pieces(word.raw)
+    raw = at_home(word.raw) if "=~" in word.raw else word.raw
+    parts = pieces(raw)
     if all(part.kind == "text" for part in parts):
         return [Field("".join(part.text for part in parts), word.line, word.raw)]
     if len(parts) - sum(part == Piece("text", "", True) for part in parts) == 1:
@@ -201,8 +211,8 @@ def fields(word: Word, lookup: Lookup) -> list[Field]:
         array = _elements(only, lookup)
         if array is not None:
             return array
-    made = expand(word.raw, lookup)
-    line = _origin(parts, lookup) or word.line
+    made = expand(raw, lookup)
+    line = word.line if "\n" in raw else _origin(parts, lookup) or word.line
     splits = any(part.kind in {"variable", "command"} and not part.quoted for part in parts)
     if splits and re.search(r"\s", made.text) and not any(part.quoted for part in parts):
         return [Field(text, line, word.raw, made.fixed) for text in made.text.split()]
@@ -279,6 +289,8 @@ def _put_in(part: Piece, lookup: Lookup) -> Value | None:
         return value
     if operator in {":+", "+"} and UNKNOWN not in value.text:
         return expand(part.argument if value.text else "", lookup)._replace(fixed=False)
+    if UNKNOWN not in value.text and (short := braces.shortened(value.text, operator, part.argument)) is not None:
+        return value._replace(text=short)
     cases = {"^^": value.text.upper(), ",,": value.text.lower()}
     return value._replace(text=cases[operator]) if operator in cases else None
 
@@ -356,4 +368,5 @@ def array(raw: str, line: int) -> tuple[tuple[Word, ...], tuple[str, ...]]:
             tuple(Word(m[2], item.line) for m, item in zip(keyed, items, strict=True) if m),
             tuple(m[1].strip("\"'") for m in keyed if m),
         )
-    return tuple(items), ()
+    made = (Word(raw, item.line) for item in items for raw in braces.expanded(item.raw))
+    return tuple(islice(made, MOST_FIELDS)), ()

@@ -50,3 +50,9 @@ def made(shell: Interpreter, program: str, flags: str, name: str, env: Environme
         frame.before.setdefault(name, env.variables.get(name))
         if "x" in flags and "+x" not in flags:
             frame.exported.add(name)
+
+
+def exported(shell: Interpreter, name: str) -> None:
+    """`export NAME` of a variable that the function has for itself."""
+    if shell.frames and name in shell.frames[-1].before:
+        shell.frames[-1].exported.add(name)
