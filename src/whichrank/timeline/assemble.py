@@ -23,7 +23,7 @@ from whichrank.records.hardware import KernelEvent
 from whichrank.records.log import Progress
 from whichrank.records.of_kind import of_kind
 from whichrank.records.outline import joined
-from whichrank.records.placement import Placement
+from whichrank.records.placement import Layout, Placement
 from whichrank.records.stack import Handling, ProcessStack, has_native_frames
 from whichrank.timeline.case import Case
 from whichrank.timeline.clocks.hosts import on_one_clock
@@ -33,6 +33,7 @@ from whichrank.timeline.hardware import gather, read_by_others
 from whichrank.timeline.identity.addresses import hosts_on_loopback, names_of_addresses, with_domains
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.old_dumps import without_old
+from whichrank.timeline.identity.layouts import store_of
 from whichrank.timeline.identity.places import with_ranks_of_places
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.who import (
@@ -79,7 +80,8 @@ def build_case(records: Iterable[Any]) -> Case:
     placements = [r for r in pile if isinstance(r, Placement)]
     hosts = {r.host for r in pile if isinstance(r, KernelEvent) and r.host}
     dumped, world = (lineup.dumped, lineup.world) if lineup else ((), 0)
-    people = meet(dumped, world, nccl, ras, events, stacks, placements, hosts)
+    layouts = [r for r in pile if isinstance(r, Layout)]
+    people = meet(dumped, world, nccl, ras, events, stacks, placements, hosts, layouts)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}
     messages = without_failed_trials(read_by_others(pile))
@@ -106,6 +108,7 @@ def build_case(records: Iterable[Any]) -> Case:
         handling=_handled(stacks, people),
         set_aside=_aside([*run.aside, *old], run.unplaced),
         has_dumps=lineup is not None,
+        store=store_of(layouts),
         host_names=host_names,
         looped_hosts=hosts_on_loopback(of_kind(told, "host.HostName")),
         headed_hosts=headed,

@@ -113,6 +113,8 @@ class Case(Struct, dict=True):
     has_dumps: bool = False
     host_names: dict[str, str] = field(default_factory=dict)
     """By address, where a table tells it."""
+    store: str = ""
+    """The host or address at which the ranks meet, by how they were launched."""
     looped_hosts: frozenset[str] = frozenset()
     """Those whose own name leads to loopback, by their tables of names."""
     headed_hosts: frozenset[str] = frozenset()

@@ -18,8 +18,9 @@ from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, ProcessExit
 from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, WorldPlace
-from whichrank.records.placement import Placement
+from whichrank.records.placement import Layout, Placement
 from whichrank.records.stack import ProcessStack, main_thread
+from whichrank.timeline.identity import layouts as launched
 from whichrank.timeline.identity.runs import LARGEST_WORLD
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def meet(
     stacks: Sequence[ProcessStack],
     placements: Sequence[Placement] = (),
     hosts: Iterable[str] = (),
+    layouts: Sequence[Layout] = (),
 ) -> People:
     """Put together what every source says of pids, hosts and ranks; `hosts` are known without their ranks."""
     people = People(world=max([world, *_sizes(nccl, ras, events), *_listed(placements)], default=0))
@@ -149,6 +151,7 @@ def meet(
     for event in events:
         if event.rank is not None:
             people.note(event.rank, pid=event.pid if not isinstance(event, ElasticSignal) else None, host=event.host)
+    _by_launch(people, layouts, events)
     for number in dumped:
         people.note(number)
     for stack in stacks:
@@ -220,6 +223,20 @@ def _by_list(people: People, placements: Sequence[Placement], hosts: Iterable[st
         people.note(
             place.rank, pid=place.pid, host=host, local_rank=place.local_rank, gpu=place.gpu, bus_id=place.bus_id
         )
+
+
+def _by_launch(people: People, layouts: Sequence[Layout], events: Sequence[Event]) -> None:
+    """The hosts of all ranks by the launch, unless a rank is known elsewhere, or there are more ranks than it starts."""
+    if not layouts:
+        return
+    size = launched.world_of(layouts)
+    people.world = size if people.world < size <= LARGEST_WORLD else people.world
+    found = launched.places(layouts, [event for event in events if isinstance(event, ProcessExit)])
+    known = {rank: host for rank in found if (host := people.host_of(rank)) and host != "localhost"}
+    fits = all(_same_host(host, found[rank][0]) for rank, host in known.items())
+    if found and fits and people.world <= max(size, 1 + max(found)) <= LARGEST_WORLD:
+        for rank, (host, local) in found.items():
+            people.note(rank, host=host, local_rank=local)
 
 
 def _listed(placements: Sequence[Placement]) -> list[int]:

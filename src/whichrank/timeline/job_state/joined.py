@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import CodePlace, Finding, Subject
+from whichrank.model.grades import Grade
 from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError
@@ -31,6 +32,7 @@ _OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resour
 _OF_A_PROCESS = ("cuda-fault", "gpu-hardware")
 """What fails in a process fails on its host."""
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
+_LOSES_THE_HOST = ("host-lost",)
 """What is wrong with such a host is wrong for all of its ranks."""
 _OF_A_MACHINE = ("pcie-p2p",)
 """What is between two GPUs is in one machine."""
@@ -167,7 +169,8 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
     ranks = ranks or tuple(rank for rank in _failed_themselves(case) if case.people.host_of(rank) is None)
     if not ranks or len(ranks) >= case.world:
         return finding
-    if cause.family in _OF_THE_WHOLE_HOST or (cause.family in _OF_ONE_HOST and _all_others_wait(case, ranks)):
+    whole = cause.family in _OF_THE_WHOLE_HOST or (cause.slug in _LOSES_THE_HOST and finding.grade > Grade.HINTS)
+    if whole or (cause.family in _OF_ONE_HOST and _all_others_wait(case, ranks)):
         others = tuple(r for r in range(case.world) if r not in ranks)
         return replace(finding, subject=replace(subject, ranks=ranks), victims=finding.victims or others)
     return replace(finding, subject=replace(subject, candidates=ranks)) if cause.family in _OF_ONE_HOST else finding
