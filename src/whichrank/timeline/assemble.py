@@ -20,6 +20,7 @@ from whichrank.records.events.launchers import ElasticFailure
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.processes import Traceback
 from whichrank.records.hardware import KernelEvent
+from whichrank.records.host import HostState
 from whichrank.records.log import Progress
 from whichrank.records.of_kind import of_kind
 from whichrank.records.outline import joined
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Event)
 _Told = Event | KernelEvent | ProcessStack
+_Placed = _Told | Placement | HostState
 _FRAME = re.compile(r"\s{0,12}[\w<>.]{1,120} \([^()]{1,300}:\d{1,7}\)\s{0,8}$")
 """A line of py-spy."""
 
@@ -63,7 +65,7 @@ def build_case(records: Iterable[Any]) -> Case:
     host_names = names_of_addresses(of_kind(told, "host.HostName"), _processes_in(told))
     domains = with_domains(_hosts_in(told))
     placed, headed = _with_hosts(_called(told, host_names | domains))
-    pile = with_ranks_of_places(_in_the_stated_year(placed))
+    pile = with_ranks_of_places(_in_the_stated_year(_called(placed, host_names)))
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = of_kind(pile, "nccl.NcclLog")
     nccl = _processes_in(pile)
@@ -143,7 +145,7 @@ def _called(pile: Sequence[Any], names: dict[str, str]) -> list[Any]:
     """Hosts by their names where a launcher or a list gives their address, as Ray does."""
     if not names:
         return list(pile)
-    return [_on_host(r, names[r.host]) if isinstance(r, _Told | Placement) and r.host in names else r for r in pile]
+    return [_on_host(r, names[r.host]) if isinstance(r, _Placed) and r.host in names else r for r in pile]
 
 
 def _with_hosts(records: Sequence[Any]) -> tuple[list[Any], frozenset[str]]:
@@ -175,11 +177,11 @@ def _below_headings(pile: Sequence[Any], named: set[str]) -> tuple[list[Any], fr
 
     known = Sections(sections, named)
     return [
-        _in_section(r, known.at(_source(r), _line(r))) if isinstance(r, _Told | Placement) else r for r in pile
+        _in_section(r, known.at(_source(r), _line(r))) if isinstance(r, _Placed) else r for r in pile
     ], known.hosts
 
 
-def _in_section(record: _Told | Placement, place: Place) -> _Told | Placement:
+def _in_section(record: _Placed, place: Place) -> _Placed:
     if place.host is not None and record.host is None:
         record = _on_host(record, place.host)
     if not isinstance(record, Event) or (place.rank, place.local_rank) == (None, None):
@@ -213,7 +215,7 @@ def _moved(record: Event | Progress, apart: dict[str, int]) -> Event | Progress:
     return structs.replace(record, time_ns=time, after_ns=after)
 
 
-def _on_host(record: _Told | Placement, host: str) -> _Told | Placement:
+def _on_host(record: _Placed, host: str) -> _Placed:
     if isinstance(record, ProcessStack):
         return replace(record, host=host)
     ref = replace(record.ref, host=host)
@@ -222,12 +224,12 @@ def _on_host(record: _Told | Placement, host: str) -> _Told | Placement:
     return replace(record, host=host, ref=ref)
 
 
-def _source(record: _Told | Placement) -> str:
+def _source(record: _Placed) -> str:
     return record.source if isinstance(record, ProcessStack) else record.ref.source
 
 
-def _line(record: _Told | Placement) -> int:
-    if not isinstance(record, Placement):
+def _line(record: _Placed) -> int:
+    if not isinstance(record, Placement | HostState):
         return record.line
     number = record.ref.locator.removeprefix("line ")
     return int(number) if number.isdecimal() else 0
@@ -308,12 +310,13 @@ def _in_stacks(sightings: Sequence[KnownMessage], stacks: Sequence[ProcessStack]
 
 
 def _blamed(messages: Sequence[KnownMessage], people: People) -> list[KnownMessage]:
-    """Fill in the rank that a message is about, where it names the process."""
+    """Fill in the rank that a message is about, where it names the process, and the host that it names itself."""
     ranks = [_rank_by_pid(message.captures, people) for message in messages]
-    return [
+    blamed = [
         message if rank is None else structs.replace(message, captures={**message.captures, "culprit": str(rank)})
         for message, rank in zip(messages, ranks, strict=True)
     ]
+    return [structs.replace(m, host=node) if (node := m.captures.get("node")) else m for m in blamed]
 
 
 def _rank_by_pid(captures: dict[str, str], people: People) -> int | None:
