@@ -79,11 +79,10 @@ def build_case(records: Iterable[Any]) -> Case:
     lineup = line_up(with_members(current, [r for r in pile if isinstance(r, GroupMembers)]), release=True)
     events = with_likely_ranks(with_ranks_of_only_group(events), lineup.world if lineup else 0)
     stacks = [replace(s, rank=None) if (s.rank or 0) > LARGEST_WORLD else s for s in stacks]
-    placements = [r for r in pile if isinstance(r, Placement)]
+    stated = [r for r in pile if isinstance(r, Placement | Layout)]
     hosts = {r.host for r in pile if isinstance(r, KernelEvent) and r.host}
     dumped, world = (lineup.dumped, lineup.world) if lineup else ((), 0)
-    layouts = [r for r in pile if isinstance(r, Layout)]
-    people = meet(dumped, world, nccl, ras, events, stacks, placements, hosts, layouts)
+    people = meet(dumped, world, nccl, ras, events, stacks, stated, hosts)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}
     messages = without_failed_trials(read_by_others(pile))
@@ -110,7 +109,7 @@ def build_case(records: Iterable[Any]) -> Case:
         handling=_handled(stacks, people),
         set_aside=_aside([*run.aside, *old], run.unplaced),
         has_dumps=lineup is not None,
-        store=store_of(layouts),
+        store=store_of(r for r in stated if isinstance(r, Layout)),
         host_names=host_names,
         looped_hosts=hosts_on_loopback(of_kind(told, "host.HostName")),
         headed_hosts=headed,
@@ -176,9 +175,7 @@ def _below_headings(pile: Sequence[Any], named: set[str]) -> tuple[list[Any], fr
     from whichrank.timeline.identity.sections import Sections
 
     known = Sections(sections, named)
-    return [
-        _in_section(r, known.at(_source(r), _line(r))) if isinstance(r, _Placed) else r for r in pile
-    ], known.hosts
+    return [_in_section(r, known.at(_source(r), _line(r))) if isinstance(r, _Placed) else r for r in pile], known.hosts
 
 
 def _in_section(record: _Placed, place: Place) -> _Placed:

@@ -35,14 +35,19 @@ _VALUE = r"(?:[= ]|: ?)[\"']?"
 _PER_HOST = re.compile(rf"\bnproc[_-]per[_-]node{_VALUE}(\d{{1,3}})\b")
 _PROCESSES = re.compile(rf"--num_processes{_VALUE}(\d{{1,6}})\b|\bdeepspeed .{{0,80}}--num_gpus{_VALUE}(\d{{1,3}})\b")
 _TASKS = re.compile(r"--n?tasks-per-node[= ](\d{1,3})\b|\b(\d{1,3}) tasks ?(?:/| per ) ?node\b")
-_NODES = re.compile(rf"--(?:nnodes|num_machines|nodes){_VALUE}(\d{{1,5}}(?::\d{{1,5}})?)(?![\w:])|\bsrun\b.{{0,80}} -N ?(\d{{1,5}})\b")
+_NODES = re.compile(
+    rf"--(?:nnodes|num_machines|nodes){_VALUE}(\d{{1,5}}(?::\d{{1,5}})?)(?![\w:])|\bsrun\b.{{0,80}} -N ?(\d{{1,5}})\b"
+)
 _ITS_NUMBER = re.compile(rf"(?:node|machine)[_-]rank{_VALUE}\\?\$\{{?SLURM_(?:NODEID|PROCID)\b|\bSLURM_NODEID order\b")
 _LAUNCHER = re.compile(r"\btorchrun\b|torch\.distributed\.(?:run|launch)\b|\baccelerate launch\b|\bdeepspeed \S")
 _STARTED = re.compile(r"\bsrun\b|\bSLURM_|\btasks ?(?:/| per ) ?node\b|^#SBATCH\b")
-_SHUFFLED = re.compile(r"(?:--distribution|-m)[= ]\"?(?:cyclic|plane|arbitrary)|SLURM_DISTRIBUTION=(?:cyclic|plane|arb)")
+_SHUFFLED = re.compile(
+    r"(?:--distribution|-m)[= ]\"?(?:cyclic|plane|arbitrary)|SLURM_DISTRIBUTION=(?:cyclic|plane|arb)"
+)
 _NAME = r"[A-Za-z][\w.-]{0,62}(?:\[[\d,-]{1,400}\][\w.-]{0,40})?"
 _LISTED = re.compile(
-    rf"(?:\bSLURM_(?:JOB_)?NODELIST|(?<![A-Za-z])NodeList|\bnodelist|^nodes)[=:] ?[\"']?({_NAME}(?:,{_NAME}){{0,511}})(?=[\s\"';]|$)"
+    r"(?:\bSLURM_(?:JOB_)?NODELIST|(?<![A-Za-z])NodeList|\bnodelist|^nodes)[=:] ?[\"']?"
+    rf"({_NAME}(?:,{_NAME}){{0,511}})(?=[\s\"';]|$)"
 )
 _IN_ORDER = re.compile(rf"\(SLURM_NODEID order\):? ({_NAME}(?:[ ,]{{1,2}}{_NAME}){{0,511}}?)(?=\s{{2}}|\s\d|$)")
 _GROUP = re.compile(r"([A-Za-z][\w.-]{0,62})(?:\[([\d,-]{1,400})\]([\w.-]{0,40}))?")
@@ -79,7 +84,9 @@ def _layout(ref: Ref, lines: list[str], text: str) -> Layout | None:
         per_host = tasks
     if total and not per_host:
         per_host = total // max(nodes, 1) if total % max(nodes, 1) == 0 else 0
-    alone = launched and nodes in (0, 1) and not any(":" in m[1] for line in lines for m in _NODES.finditer(line) if m[1])
+    alone = (
+        launched and nodes in (0, 1) and not any(":" in m[1] for line in lines for m in _NODES.finditer(line) if m[1])
+    )
     stores = {match[1] for line in lines for match in _STORE.finditer(line)}
     found = Layout(
         ref=ref,

@@ -1,5 +1,6 @@
 """Settings that ranks or hosts print at their start: variables (`NCCL_PROTO=Simple`), the NCCL package that they
-install, and the precision that they compute in (`precision=bf16`)."""
+install, the versions that they run (`torch=2.3.0 nccl=2.20.5 driver=550.54.15`), and the precision that they compute
+in (`precision=bf16`)."""
 
 from __future__ import annotations
 
@@ -11,16 +12,34 @@ from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.variables.environment import catalogue
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
-from whichrank.records.events.run_state import NCCL_PACKAGE, PRECISION, Environment
+from whichrank.records.events.run_state import DRIVER, NCCL_PACKAGE, PRECISION, TORCH, Environment
 
 NAME = "printed_settings"
 BESIDE = True
 
 _SEARCHED = 1 << 18
 """Bytes at the beginning of a file: settings are printed at the start."""
-_MARKS = (b"NCCL_", b"GLOO_", b"TORCH_", b"nvidia-nccl", b"recision", b"dtype")
+_MARKS = (
+    b"NCCL_",
+    b"GLOO_",
+    b"TORCH_",
+    b"nvidia-nccl",
+    b"recision",
+    b"dtype",
+    b"nccl=",
+    b"nccl:",
+    b"torch=",
+    b"torch:",
+    b"river",
+)
 _SET = re.compile(r"(?<![\w$])((?:NCCL|GLOO|TORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})=([^\s;,\"'|]{1,120})")
 _PACKAGE = re.compile(r"nvidia[-_]nccl[-_]cu\d{2}(?: ?== ?| ?-| )(\d{1,2}\.\d{1,3}(?:\.\d{1,3}){0,2})")
+_VERSION = re.compile(
+    r"(?<![\w.-])(nccl|torch|driver)(?:[_ ]version)?(?:={1,2}|: ?)[\"']?v?(\d{1,4}(?:\.\d{1,4}){1,3})(?![.\d])",
+    re.IGNORECASE,
+)
+_VERSIONS = {"nccl": NCCL_PACKAGE, "torch": TORCH, "driver": DRIVER}
+_OF_HOST = re.compile(r"\b(?:host|hostname|node)[=:] ?([A-Za-z][\w.-]{0,252})(?=[\s,;]|$)")
 _PRECISION = re.compile(
     r"\b(?:(?:mixed|amp|autocast|param|compute|grad)[_ ])?(?:precision|dtype)[\"']?\s?[=:]\s?[\"']?(?:torch\.)?"
     r"(bf16|bfloat16|fp16|float16|half|fp32|float32|tf32)\b",
@@ -40,13 +59,21 @@ def read(item: Item) -> Reading:
     """What every rank or host printed, joined; nothing where only one of them did."""
     clock, hint = clock_of(item), hint_of_path(item.label)
     found: dict[tuple[int | None, str | None], Environment] = {}
+    nobodys: list[Environment] = []
+    """Versions of the host that the file, or a heading, is of."""
     for number, line in enumerate(item.head(_SEARCHED).split(b"\n"), 1):
         if len(line) > _LONGEST or not any(map(line.__contains__, _MARKS)):
             continue
         voice = listen(line, clock)
-        who = (voice.rank if voice.rank is not None else hint.rank, voice.host)
+        named = _OF_HOST.search(voice.text) if voice.host is None else None
+        who = (voice.rank if voice.rank is not None else hint.rank, named[1] if named else voice.host)
         told = _told(voice.text)
-        if who == (None, None) or not told or len(found) >= _MOST:
+        if not told or len(found) + len(nobodys) >= _MOST:
+            continue
+        if who == (None, None):
+            if versions := {name: told[name] for name in _VERSIONS.values() if name in told}:
+                ref = Ref(item.label, f"line {number}", voice.text.strip()[:300])
+                nobodys.append(Environment(ref=ref, line=number, variables=versions))
             continue
         if who not in found:
             ref = Ref(item.label, f"line {number}", voice.text.strip()[:300], *who)
@@ -54,12 +81,14 @@ def read(item: Item) -> Reading:
         found[who].variables.update(told)  # the last one counts
     # Variables are compared where several ranks print them into one file; a precision is one, whoever prints it where.
     kept = [e for e in found.values() if len(found) > 1 or (e.rank is not None and PRECISION in e.variables)]
+    kept += nobodys
     return Reading([*kept]) if kept else Reading([], "ignored", "no settings of several ranks or hosts")
 
 
 def _told(text: str) -> dict[str, str]:
     told = {name: value for name, value in _SET.findall(text) if name in catalogue()}
     packages: list[str] = _PACKAGE.findall(text)
+    told |= {_VERSIONS[name.lower()]: version for name, version in _VERSION.findall(text)}
     if packages:
         told[NCCL_PACKAGE] = packages[-1]
     if precision := _PRECISION.search(text):

@@ -28,7 +28,8 @@ def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 def read(item: Item) -> Reading:
     """One `GpuState` for each GPU."""
-    host, found, number = host_of_path(item.label), [], ""
+    host, number = host_of_path(item.label), ""
+    found: list[GpuState] = []
     for at, line in plain_lines(item):
         text = line[:200]
         if match := _NUMBER.match(text):

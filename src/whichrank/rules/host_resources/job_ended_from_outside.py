@@ -11,8 +11,8 @@ back.
 The scheduler's own words, the signal that `whichrank run` received under a scheduler (with the job's time limit, where
 that is known), or the elastic agent's `Received … death signal`. What ranks print after that (SIGTERM,
 KeyboardInterrupt, lost connections) follows from it. Nobody is accused, unless only some hosts were told to end and
-others failed: then those hosts and their ranks are named. So is the node whose agent evicted a pod. A job that is ended because it hangs has another cause, and
-that one comes first.
+others failed: then those hosts and their ranks are named. So is the node whose agent evicted a pod. A job that is ended
+because it hangs has another cause, and that one comes first.
 
 ## Example
 `*** JOB 4711 ON node7 CANCELLED AT 2026-02-11T02:36:11 DUE TO TIME LIMIT ***`

@@ -7,7 +7,7 @@ other, and with what is known of single ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from whichrank.records.events.launchers import ProcessExit
 from whichrank.records.placement import Layout
@@ -61,7 +61,7 @@ def _numbers(layouts: Sequence[Layout], exits: Iterable[ProcessExit]) -> dict[st
     return found if fits else {}
 
 
-def _of_tasks(exits: Iterable[ProcessExit]) -> Mapping[str, int]:
+def _of_tasks(exits: Iterable[ProcessExit]) -> dict[str, int]:
     """Hosts with the one task that each of them ran."""
     told = {(event.host, task) for event in exits if event.host for task in event.tasks}
     hosts, tasks = {host for host, _ in told}, {task for _, task in told}

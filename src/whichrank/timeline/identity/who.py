@@ -138,11 +138,12 @@ def meet(
     ras: Sequence[RasReport],
     events: Sequence[Event],
     stacks: Sequence[ProcessStack],
-    placements: Sequence[Placement] = (),
+    stated: Sequence[Placement | Layout] = (),
     hosts: Iterable[str] = (),
-    layouts: Sequence[Layout] = (),
 ) -> People:
-    """Put together what every source says of pids, hosts and ranks; `hosts` are known without their ranks."""
+    """Put together what every source says of pids, hosts and ranks; `stated` is what was written down of it, `hosts`
+    are known without their ranks."""
+    placements = [place for place in stated if isinstance(place, Placement)]
     people = People(world=max([world, *_sizes(nccl, ras, events), *_listed(placements)], default=0))
     # "localhost" names a host only where nothing else does.
     events = sorted(events, key=lambda event: event.host == "localhost")
@@ -151,7 +152,7 @@ def meet(
     for event in events:
         if event.rank is not None:
             people.note(event.rank, pid=event.pid if not isinstance(event, ElasticSignal) else None, host=event.host)
-    _by_launch(people, layouts, events)
+    _by_launch(people, [launch for launch in stated if isinstance(launch, Layout)], events)
     for number in dumped:
         people.note(number)
     for stack in stacks:
@@ -226,7 +227,7 @@ def _by_list(people: People, placements: Sequence[Placement], hosts: Iterable[st
 
 
 def _by_launch(people: People, layouts: Sequence[Layout], events: Sequence[Event]) -> None:
-    """The hosts of all ranks by the launch, unless a rank is known elsewhere, or there are more ranks than it starts."""
+    """The hosts of ranks by the launch, unless one is known elsewhere, or there are more ranks than it starts."""
     if not layouts:
         return
     size = launched.world_of(layouts)

@@ -22,6 +22,7 @@ from whichrank.records.events.communication import NcclError
 from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state.trials import said_category
+from whichrank.timeline.job_state.versions import odd_hosts
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -37,7 +38,9 @@ _LOSES_THE_HOST = ("host-lost",)
 _OF_A_MACHINE = ("pcie-p2p",)
 """What is between two GPUs is in one machine."""
 _ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
-_GPU = late(r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b|\bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_GPU = late(
+    r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b|\bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+)
 """A bus address, or the driver's name of a GPU."""
 _PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[A-Za-z][\w.-]{1,253}(?=<\d))")
 _REMOTE = "remote process exited"
@@ -57,8 +60,8 @@ _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
     joins = (
-        _among_peers, _of_some_hosts, _at_address, _of_host, _named_by_all, _of_whom, _with_ranks_of_host,
-        _with_host_of_ranks, _on_the_only_host, _called, _observed, _while_handling,
+        _among_peers, _of_some_hosts, _at_address, _of_another_version, _of_host, _named_by_all, _of_whom,
+        _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host, _called, _observed, _while_handling,
     )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
@@ -96,6 +99,14 @@ def _at_address(case: Case, finding: Finding) -> Finding:
         return replace(finding, subject=replace(subject, gpus=gpus))
     others = tuple(rank for rank in range(case.world) if rank not in ranks)
     return replace(finding, subject=replace(subject, ranks=ranks, gpus=gpus), victims=finding.victims or others)
+
+
+def _of_another_version(case: Case, finding: Finding) -> Finding:
+    """The host that runs another version than the others, where versions are at fault and the finding names nobody."""
+    if finding.subject != Subject(code=finding.subject.code):
+        return finding
+    hosts = odd_hosts(case, finding.cause)
+    return replace(finding, subject=replace(finding.subject, hosts=hosts)) if hosts else finding
 
 
 def _of_host(case: Case, finding: Finding) -> Finding:

@@ -30,13 +30,13 @@ _NAME = r"[A-Za-z][\w.-]{1,252}"
 _NAMED = re.compile(rf"\s{{0,8}}({_ADDRESS})[ \t]{{1,40}}({_NAME}(?:[ \t]{{1,8}}{_NAME}){{0,5}})\s{{0,8}}$")
 """`10.0.0.7   node7.lan node7`."""
 _SHORT = r"(?:node|host|worker|machine|server|pod)[_-]?\d{1,5}"
+_LONG = rf"(?!{_SHORT}\b)(?=[\w.-]{{0,60}}\d)[A-Za-z][\w.-]{{1,60}}"
 _CALLED = re.compile(
-    rf"(?:^|[\s,;(])(?:(?P<short>{_SHORT}) ?(?:=|->|:) ?(?P<name>(?!{_SHORT}\b)(?=[\w.-]{{0,60}}\d)[A-Za-z][\w.-]{{1,60}})"
-    rf"|(?P<name_first>(?!{_SHORT}\b)(?=[\w.-]{{0,60}}\d)[A-Za-z][\w.-]{{1,60}}) ?(?:=|->|:) ?(?P<short_last>{_SHORT}))"
-    r"(?=[\s,;)]|$)"
+    rf"(?:^|[\s,;(])(?:(?P<short>{_SHORT}) ?(?:=|->|:) ?(?P<name>{_LONG})"
+    rf"|(?P<name_first>{_LONG}) ?(?:=|->|:) ?(?P<short_last>{_SHORT}))(?=[\s,;)]|$)"
 )
 """`gpu-h02 = node1 (ranks 4-7)`, `node1=gpu-h02`."""
-_SHORT_WITHIN = re.compile(rb"(?:node|host|worker|machine|server|pod)[_-]?\d{1,5} ?(?:=|->|:) ?[A-Za-z]|[\w.-] ?(?:=|->|:) ?(?:node|host|worker|machine|server|pod)[_-]?\d")
+_SHORT_WITHIN = re.compile(rf"{_SHORT} ?(?:=|->|:) ?[A-Za-z]|[\w.-] ?(?:=|->|:) ?{_SHORT}".encode())
 _LISTS = (b"inet ", b" UP ", b" DOWN ", b" UNKNOWN ")
 _TABLES = (b"getent", b"/etc/hosts", b"localhost")
 """One of these stands where interfaces are listed, or addresses are named."""

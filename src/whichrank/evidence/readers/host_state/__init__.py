@@ -61,7 +61,7 @@ def _state(item: Item, tables: Tables) -> HostState | None:
         return None
     host = tables.host or host_of_path(item.label)
     in_path = _PID_IN_PATH.search(item.label[-512:])
-    rows = [row.line for row in (*tables.file_systems[:1], *tables.processes[:1])]
+    rows = [row.line for row in tables.file_systems[:1]] + [row.line for row in tables.processes[:1]]
     line, words = next(iter(tables.places.values()), (min(rows, default=1), item.label.rsplit("/", 1)[-1]))
     return HostState(
         Ref(item.label, f"line {line}", words, None, host),
