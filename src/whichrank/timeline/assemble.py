@@ -127,6 +127,7 @@ def _processes_in(pile: Iterable[Any]) -> list[NcclProcess]:
 def _hosts_in(pile: Sequence[Any]) -> set[str]:
     """The hosts that records name."""
     named = {r.host for r in pile if isinstance(r, _Told | Placement) and r.host}
+    named |= {host for r in pile if isinstance(r, Layout) for host in (*r.hosts, *r.numbered)}
     return named | {process.host for process in _processes_in(pile) if process.host}
 
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
+from whichrank.model.host_lists import expand
 from whichrank.records.placement import Layout
 
 T = TypeVar("T")
@@ -50,7 +51,6 @@ _LISTED = re.compile(
     rf"({_NAME}(?:,{_NAME}){{0,511}})(?=[\s\"';]|$)"
 )
 _IN_ORDER = re.compile(rf"\(SLURM_NODEID order\):? ({_NAME}(?:[ ,]{{1,2}}{_NAME}){{0,511}}?)(?=\s{{2}}|\s\d|$)")
-_GROUP = re.compile(r"([A-Za-z][\w.-]{0,62})(?:\[([\d,-]{1,400})\]([\w.-]{0,40}))?")
 _SAYS = re.compile(r"(?:\bhost(?:name)?[=:] ?|^)([A-Za-z][\w.-]{0,62})(?:: | ).{0,200}?\bnode_rank[=:] ?(\d{1,5})\b")
 _HOST = r"(?!localhost\b|127\.)([A-Za-z][\w.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3})"
 _STORE = re.compile(
@@ -123,21 +123,5 @@ def _numbered(lines: list[str]) -> dict[str, int]:
 def _hosts(line: str) -> tuple[str, ...]:
     """The hosts that a line lists, in its order."""
     match = _LISTED.search(line) or _IN_ORDER.search(line)
-    found: list[str] = []
-    for stem, numbers, end in _GROUP.findall(match[1]) if match else ():
-        found += [f"{stem}{number}{end}" for number in _numbers(numbers)] if numbers else [stem]
-        if len(found) > _MOST_HOSTS:
-            return ()
-    return tuple(found) if len(found) > 1 and len(set(found)) == len(found) else ()
-
-
-def _numbers(text: str) -> list[str]:
-    """`08-11,20` as Slurm writes it, with the zeros."""
-    found: list[str] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()) or len(first) > 8 or len(last) > 8:
-            return []
-        span = range(int(first), min(int(last or first), int(first) + _MOST_HOSTS) + 1)
-        found += [f"{number:0{len(first)}d}" for number in span]
-    return found[: _MOST_HOSTS + 1]
+    found = expand(re.sub(r"[ ,]+", ",", match[1])) if match else []
+    return tuple(found) if 1 < len(found) == len(set(found)) <= _MOST_HOSTS else ()

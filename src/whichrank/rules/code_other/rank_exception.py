@@ -138,7 +138,7 @@ def _told_by_others(case: Case) -> list[Finding]:
     """Ranks raised what some of them had met, and name those."""
     told = [event for event in case.events(Traceback) if exceptions.ranks_named(event)]
     ranks = tuple(sorted({rank for event in told for rank in exceptions.ranks_named(event)}))
-    if not told or len(ranks) >= case.world:
+    if not told or ranks == tuple(range(case.world)):
         return []
     sign = statements.statement(case, told[0])
     message = (

@@ -36,7 +36,9 @@ from whichrank.records.events.startup import NO_HEARTBEAT, RendezvousError
 from whichrank.rules import building, network_findings
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import kernel_events, statements
+from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.job_state import kernel_events, known_messages, statements
+from whichrank.timeline.job_state.joined import hosts_spoken_of
 from whichrank.timeline.network import paths
 
 CODE = "HOST105"
@@ -69,8 +71,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     lost = failed or silent
     if not lost:
         return []
-    hosts = tuple(sorted({host for event in lost for host in _hosts(event)}))
-    ranks = tuple(sorted(r for r, p in case.people.by_rank.items() if p.host is not None and p.host in hosts))
+    # The one that tells of the end of a job is a node that answers, unless there is no other.
+    named = known_messages.peers(known_messages.of_cause(case, CAUSE, ("root",))) if failed else ()
+    told = {host for event in lost for host in _hosts(event)}
+    alone = not failed or not {short_name(host) for host in told} < hosts_spoken_of(case)
+    hosts = named or (tuple(sorted(told)) if alone else ())
+    ranks = tuple(sorted({rank for host in hosts for rank in case.people.ranks_on(host)}))
     where = ", ".join(hosts) if hosts else "A host"
     how = "the scheduler reports a node failure" if failed else "its agent stopped sending heartbeats"
     signs = [statements.statement(case, event) for event in lost]
