@@ -80,8 +80,7 @@ def _spawned(text: str) -> Event | None:
 def _slurm(text: str) -> Event | None:
     if match := _CANCELLED.search(text):
         reason = match[2].strip() or "cancelled"
-        # All of the job ends, whichever of its hosts tells it.
-        return JobEnded(reason=reason, by="slurm", host=match[1] if "NODE FAIL" in reason.upper() else None)
+        return JobEnded(reason=reason, by="slurm", teller=match[1])
     if "oom_kill" in text or "oom-kill" in text:
         return HostOutOfMemory(by="slurm", reason=text[:300].strip())
     match = _SRUN.search(text)
