@@ -38,8 +38,9 @@ from whichrank.rules import building, network_findings
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
-from whichrank.timeline.job_state import kernel_events, known_messages, statements
+from whichrank.timeline.job_state import kernel_events, statements
 from whichrank.timeline.job_state.joined import hosts_spoken_of
+from whichrank.timeline.job_state.known_messages import of_cause, peers
 from whichrank.timeline.network import paths
 
 CODE = "HOST105"
@@ -73,7 +74,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not lost:
         return []
     # The one that tells of the end of a job is a node that answers, unless there is no other.
-    named = known_messages.peers(known_messages.of_cause(case, CAUSE, ("root",))) if failed else ()
+    named = peers(of_cause(case, CAUSE, ("root",))) if failed else ()
     told = {host for event in lost for host in _hosts(event)}
     alone = not failed or not hosts_spoken_of(case) - {short_name(host) for host in told}
     hosts = named or (tuple(sorted(told)) if alone else ())

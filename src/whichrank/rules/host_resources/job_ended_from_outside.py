@@ -36,7 +36,8 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
-from whichrank.timeline.job_state import deaths, exceptions, known_messages, outcome, statements
+from whichrank.timeline.job_state import deaths, exceptions, outcome, statements
+from whichrank.timeline.job_state.known_messages import of_cause
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST104"
@@ -87,7 +88,7 @@ def _of_some_hosts(case: Case, finding: Finding, signs: list[Statement]) -> Find
 
 def _told(case: Case) -> list[Finding]:
     """The same in the words of a scheduler that no reader knows as such."""
-    seen = [s for s in known_messages.of_cause(case, CAUSE, ("root",)) if "NODE FAIL" not in s.sign.text.upper()]
+    seen = [s for s in of_cause(case, CAUSE, ("root",)) if "NODE FAIL" not in s.sign.text.upper()]
     if not seen:
         return []
     signs = statements.first_to_fail([s.sign for s in seen])
