@@ -1,10 +1,11 @@
-"""Lists of hosts as Slurm writes them: `n[1-3,7],gpu-[001-004]`."""
+"""Lists of hosts as Slurm writes them, `n[1-3,7],gpu-[001-004]`, and their order."""
 
 from __future__ import annotations
 
 import re
 
 MOST_NODES = 100_000
+_NUMBERS = re.compile(r"(\d{1,18})")
 
 
 def expand(text: str) -> list[str]:
@@ -45,3 +46,8 @@ def _range(text: str, most: int) -> list[str]:
         first, last = int(match[1]), int(match[2])
         found += [str(n).zfill(len(match[1])) for n in range(first, min(last, first + most) + 1)]
     return found
+
+
+def by_numbers(name: str) -> list[tuple[int, str]]:
+    """Sorts names with their numbers as numbers."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(name)]

@@ -40,6 +40,15 @@ class HostSection(Struct, frozen=True):
     local_rank: int | None = None
 
 
+class HostVersions(Struct, frozen=True):
+    """What a host, or a rank on it, says that it runs: `nccl`, `torch`, `driver` -> version."""
+
+    ref: Ref
+    line: int
+    versions: dict[str, str]
+    host: str | None = None
+
+
 class TimeService(Struct, frozen=True):
     """What the time service of a host says of its clock."""
 

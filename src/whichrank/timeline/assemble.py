@@ -20,7 +20,7 @@ from whichrank.records.events.launchers import ElasticFailure
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.processes import Traceback
 from whichrank.records.hardware import KernelEvent
-from whichrank.records.host import HostState
+from whichrank.records.host import HostState, HostVersions
 from whichrank.records.log import Progress
 from whichrank.records.of_kind import of_kind
 from whichrank.records.outline import joined
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from whichrank.timeline.steps.analysis import Steps
 
 E = TypeVar("E", bound=Event)
-_Told = Event | KernelEvent | ProcessStack
+_Told = Event | KernelEvent | ProcessStack | HostVersions
 _Placed = _Told | Placement | HostState
 _FRAME = re.compile(r"\s{0,12}[\w<>.]{1,120} \([^()]{1,300}:\d{1,7}\)\s{0,8}$")
 """A line of py-spy."""
@@ -114,6 +114,7 @@ def build_case(records: Iterable[Any]) -> Case:
         looped_hosts=hosts_on_loopback(of_kind(told, "host.HostName")),
         headed_hosts=headed,
         host_clocks=clocks,
+        host_versions=[r for r in pile if isinstance(r, HostVersions)],
         guards=of_kind(pile, "guard.GuardFile"),
         steps=_profiles(pile),
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),

@@ -15,7 +15,7 @@ from typing import TypeVar
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
-from whichrank.model.host_lists import expand
+from whichrank.model.host_lists import by_numbers, expand
 from whichrank.records.placement import Layout
 
 T = TypeVar("T")
@@ -51,7 +51,11 @@ _LISTED = re.compile(
     rf"({_NAME}(?:,{_NAME}){{0,511}})(?=[\s\"';]|$)"
 )
 _IN_ORDER = re.compile(rf"\(SLURM_NODEID order\):? ({_NAME}(?:[ ,]{{1,2}}{_NAME}){{0,511}}?)(?=\s{{2}}|\s\d|$)")
-_SAYS = re.compile(r"(?:\bhost(?:name)?[=:] ?|^)([A-Za-z][\w.-]{0,62})(?:: | ).{0,200}?\bnode_rank[=:] ?(\d{1,5})\b")
+_SAYS = re.compile(
+    r"(?:\bhost(?:name)?[=:] ?|^(?=[\w.-]{0,62}\d[\w.-]{0,62}: ))([A-Za-z][\w.-]{0,62})(?=[:, ]).{0,200}?"
+    r"(?<![\w-])node_rank[=:] ?(\d{1,5})\b"
+)
+"""`host=node7 node_rank=2`, `node7: [INFO] nnodes=4, node_rank=2`."""
 _HOST = r"(?!localhost\b|127\.)([A-Za-z][\w.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3})"
 _STORE = re.compile(
     rf"(?:--rdzv[_-]endpoint{_VALUE}|\b(?:master[_-]addr|MASTER_ADDR|main_process_ip){_VALUE}){_HOST}(?=[:\s\"']|$)"
@@ -122,6 +126,9 @@ def _numbered(lines: list[str]) -> dict[str, int]:
 
 def _hosts(line: str) -> tuple[str, ...]:
     """The hosts that a line lists, in its order."""
-    match = _LISTED.search(line) or _IN_ORDER.search(line)
+    ordered = _IN_ORDER.search(line)
+    match = ordered or _LISTED.search(line)
     found = expand(re.sub(r"[ ,]+", ",", match[1])) if match else []
+    if not ordered and found != sorted(found, key=by_numbers):
+        return ()  # the scheduler counts them in the order of its own list
     return tuple(found) if 1 < len(found) == len(set(found)) <= _MOST_HOSTS else ()

@@ -12,7 +12,8 @@ from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.variables.environment import catalogue
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
-from whichrank.records.events.run_state import DRIVER, NCCL_PACKAGE, PRECISION, TORCH, Environment
+from whichrank.records.events.run_state import NCCL_PACKAGE, PRECISION, Environment
+from whichrank.records.host import HostVersions
 
 NAME = "printed_settings"
 BESIDE = True
@@ -38,7 +39,6 @@ _VERSION = re.compile(
     r"(?<![\w.-])(nccl|torch|driver)(?:[_ ]version)?(?:={1,2}|: ?)[\"']?v?(\d{1,4}(?:\.\d{1,4}){1,3})(?![.\d])",
     re.IGNORECASE,
 )
-_VERSIONS = {"nccl": NCCL_PACKAGE, "torch": TORCH, "driver": DRIVER}
 _OF_HOST = re.compile(r"\b(?:host|hostname|node)[=:] ?([A-Za-z][\w.-]{0,252})(?=[\s,;]|$)")
 _PRECISION = re.compile(
     r"\b(?:(?:mixed|amp|autocast|param|compute|grad)[_ ])?(?:precision|dtype)[\"']?\s?[=:]\s?[\"']?(?:torch\.)?"
@@ -59,21 +59,19 @@ def read(item: Item) -> Reading:
     """What every rank or host printed, joined; nothing where only one of them did."""
     clock, hint = clock_of(item), hint_of_path(item.label)
     found: dict[tuple[int | None, str | None], Environment] = {}
-    nobodys: list[Environment] = []
-    """Versions of the host that the file, or a heading, is of."""
+    versions: list[HostVersions] = []
     for number, line in enumerate(item.head(_SEARCHED).split(b"\n"), 1):
         if len(line) > _LONGEST or not any(map(line.__contains__, _MARKS)):
             continue
         voice = listen(line, clock)
-        named = _OF_HOST.search(voice.text) if voice.host is None else None
-        who = (voice.rank if voice.rank is not None else hint.rank, named[1] if named else voice.host)
+        who = (voice.rank if voice.rank is not None else hint.rank, voice.host)
+        if (run := _versions(voice.text)) and len(versions) < _MOST:
+            named = _OF_HOST.search(voice.text) if voice.host is None else None
+            host = named[1] if named else voice.host
+            ref = Ref(item.label, f"line {number}", voice.text.strip()[:300], who[0], host)
+            versions.append(HostVersions(ref, number, run, host))
         told = _told(voice.text)
-        if not told or len(found) + len(nobodys) >= _MOST:
-            continue
-        if who == (None, None):
-            if versions := {name: told[name] for name in _VERSIONS.values() if name in told}:
-                ref = Ref(item.label, f"line {number}", voice.text.strip()[:300])
-                nobodys.append(Environment(ref=ref, line=number, variables=versions))
+        if who == (None, None) or not told or len(found) >= _MOST:
             continue
         if who not in found:
             ref = Ref(item.label, f"line {number}", voice.text.strip()[:300], *who)
@@ -81,14 +79,20 @@ def read(item: Item) -> Reading:
         found[who].variables.update(told)  # the last one counts
     # Variables are compared where several ranks print them into one file; a precision is one, whoever prints it where.
     kept = [e for e in found.values() if len(found) > 1 or (e.rank is not None and PRECISION in e.variables)]
-    kept += nobodys
-    return Reading([*kept]) if kept else Reading([], "ignored", "no settings of several ranks or hosts")
+    return (
+        Reading([*kept, *versions])
+        if kept or versions
+        else Reading([], "ignored", "no settings of several ranks or hosts")
+    )
+
+
+def _versions(text: str) -> dict[str, str]:
+    return {name.lower(): version for name, version in _VERSION.findall(text)}
 
 
 def _told(text: str) -> dict[str, str]:
     told = {name: value for name, value in _SET.findall(text) if name in catalogue()}
     packages: list[str] = _PACKAGE.findall(text)
-    told |= {_VERSIONS[name.lower()]: version for name, version in _VERSION.findall(text)}
     if packages:
         told[NCCL_PACKAGE] = packages[-1]
     if precision := _PRECISION.search(text):

@@ -34,8 +34,8 @@ class LossNonfinite(Event, kw_only=True):
     step: int | None = None
 
 
-NCCL_PACKAGE, TORCH, DRIVER = "nvidia-nccl", "torch", "driver"
-"""Of which the version is among the variables of an environment."""
+NCCL_PACKAGE = "nvidia-nccl"
+"""The version of that package, among the variables of an environment."""
 
 
 PRECISION = "precision"

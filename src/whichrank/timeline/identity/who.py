@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
+from whichrank.model.host_lists import by_numbers
 from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, ProcessExit
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 # Processes that launch ranks; their stacks are no rank's.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
 _DIFFERS = re.compile(r"\d+|(?<=[-_.])[a-z](?![a-z])")
-_NUMBERS = re.compile(r"(\d{1,18})")
 _PLACE = re.compile(r"(?:^|[\s:])[A-Za-z]{1,20}_TP(\d{1,4})$")
 """`sglang::scheduler_TP0`, `VLLM::Worker_TP1`."""
 _PART = late(r"[a-z0-9]+")
@@ -152,7 +152,8 @@ def meet(
     for event in events:
         if event.rank is not None:
             people.note(event.rank, pid=event.pid if not isinstance(event, ElasticSignal) else None, host=event.host)
-    _by_launch(people, [launch for launch in stated if isinstance(launch, Layout)], events)
+    told = max([world, *_sizes(nccl, ras, [event for event in events if isinstance(event, _TELL_SIZE)])], default=0)
+    _by_launch(people, [launch for launch in stated if isinstance(launch, Layout)], events, told)
     for number in dumped:
         people.note(number)
     for stack in stacks:
@@ -226,12 +227,14 @@ def _by_list(people: People, placements: Sequence[Placement], hosts: Iterable[st
         )
 
 
-def _by_launch(people: People, layouts: Sequence[Layout], events: Sequence[Event]) -> None:
-    """The hosts of ranks by the launch, unless one is known elsewhere, or there are more ranks than it starts."""
+def _by_launch(people: People, layouts: Sequence[Layout], events: Sequence[Event], told: int) -> None:
+    """The hosts of ranks by the launch, unless one is known elsewhere, or there are more ranks than it starts; and how
+    many ranks there are where the job itself has not `told` it."""
     if not layouts:
         return
     size = launched.world_of(layouts)
-    people.world = size if people.world < size <= LARGEST_WORLD else people.world
+    if not told and people.world < size <= LARGEST_WORLD:
+        people.world = size
     found = launched.places(layouts, [event for event in events if isinstance(event, ProcessExit)])
     known = {rank: host for rank in found if (host := people.host_of(rank)) and host != "localhost"}
     fits = all(_same_host(host, found[rank][0]) for rank, host in known.items())
@@ -287,15 +290,10 @@ def _last_host_left(people: People, hosts: Iterable[str]) -> None:
         return
     (name,) = free
     ordered = sorted({**blocks, name: ranks}.items(), key=lambda item: item[1][0])
-    in_order = [host for host, _ in ordered] == sorted((host for host, _ in ordered), key=_by_numbers)
+    in_order = [host for host, _ in ordered] == sorted((host for host, _ in ordered), key=by_numbers)
     if in_order and [rank for _, block in ordered for rank in block] == list(range(people.world)):
         for rank in ranks:
             people.note(rank, host=free[name])
-
-
-def _by_numbers(name: str) -> list[tuple[int, str]]:
-    """Sorts names with their numbers as numbers."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(name)]
 
 
 def _built_alike(people: People) -> None:

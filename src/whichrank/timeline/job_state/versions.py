@@ -5,33 +5,49 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from whichrank.records.events.run_state import DRIVER, NCCL_PACKAGE, TORCH, Environment
+from whichrank.model.evidence import Ref
+from whichrank.records.events.run_state import NCCL_PACKAGE, Environment
 from whichrank.timeline.identity.who import short_name
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
+_NCCL, _TORCH, _DRIVER = "nccl", "torch", "driver"
 _OF_CAUSE = {
-    "driver-mismatch": (DRIVER,),
-    "nccl-version-mismatch": (NCCL_PACKAGE, TORCH),
-    "nccl-library-conflict": (NCCL_PACKAGE, TORCH),
+    "driver-mismatch": (_DRIVER,),
+    "nccl-version-mismatch": (_NCCL, _TORCH),
+    "nccl-library-conflict": (_NCCL, _TORCH),
 }
 
 
 def odd_hosts(case: Case, cause: str) -> tuple[str, ...]:
-    """The hosts that differ from the others in what a cause is about: fewer than agree with each other."""
-    for name in _OF_CAUSE.get(cause, ()):
-        versions = _by_host(case, name)
-        ordered = Counter(versions.values()).most_common()
-        if len(ordered) > 1 and ordered[0][1] > max(1, len(versions) - ordered[0][1]):
-            return tuple(sorted(host for host, version in versions.items() if version != ordered[0][0]))
-    return ()
+    """The hosts that differ from the others in what a cause is about."""
+    found = (odd(by_host(case, name)) for name in _OF_CAUSE.get(cause, ()))
+    return next((tuple(sorted(hosts)) for hosts in found if hosts), ())
 
 
-def _by_host(case: Case, name: str) -> dict[str, str]:
-    told = [(e.host, e.variables[name]) for e in case.events(Environment) if e.host and name in e.variables]
-    if name == DRIVER:
-        told += [(state.host, state.driver) for state in case.hardware.gpus if state.host and state.driver]
-    found = {(short_name(host), version) for host, version in told if host != "localhost"}
-    hosts = Counter(host for host, _ in found)
-    return {host: version for host, version in found if hosts[host] == 1}
+def odd(versions: dict[str, tuple[str, Ref]]) -> dict[str, tuple[str, Ref]]:
+    """Those that differ from the most common version, where it is that of two hosts and of more than half."""
+    ordered = Counter(version for version, _ in versions.values()).most_common()
+    if len(ordered) < 2 or ordered[0][1] <= max(1, len(versions) - ordered[0][1]):
+        return {}
+    return {host: told for host, told in versions.items() if told[0] != ordered[0][0]}
+
+
+def by_host(case: Case, name: str) -> dict[str, tuple[str, Ref]]:
+    """The version of each host that says only one, and where it says so."""
+    told = [(v.host, v.versions[name], v.ref) for v in case.host_versions if v.host and name in v.versions]
+    if name == _NCCL:
+        told += [
+            (e.host, v, e.ref) for e in case.events(Environment) if e.host and (v := e.variables.get(NCCL_PACKAGE))
+        ]
+    if name == _DRIVER:
+        told += [(state.host, state.driver, state.ref) for state in case.hardware.gpus if state.host and state.driver]
+    found = {short_name(host): (version, ref) for host, version, ref in told if host != "localhost"}
+    several = {short_name(host) for host, version, _ in told if found.get(short_name(host), ("",))[0] != version}
+    return {host: pair for host, pair in found.items() if host not in several}
+
+
+def nccl_by_host(case: Case) -> dict[str, tuple[str, Ref]]:
+    """The NCCL that each host says it runs or installs."""
+    return by_host(case, _NCCL)

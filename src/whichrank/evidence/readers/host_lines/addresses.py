@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from whichrank.evidence.text.host_marks import host_above
 from whichrank.evidence.text.host_of_path import host_of_path
+from whichrank.evidence.text.own_prefix import NO_HOST
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.records.host import HostName
@@ -32,11 +33,11 @@ _NAMED = re.compile(rf"\s{{0,8}}({_ADDRESS})[ \t]{{1,40}}({_NAME}(?:[ \t]{{1,8}}
 _SHORT = r"(?:node|host|worker|machine|server|pod)[_-]?\d{1,5}"
 _LONG = rf"(?!{_SHORT}\b)(?=[\w.-]{{0,60}}\d)[A-Za-z][\w.-]{{1,60}}"
 _CALLED = re.compile(
-    rf"(?:^|[\s,;(])(?:(?P<short>{_SHORT}) ?(?:=|->|:) ?(?P<name>{_LONG})"
-    rf"|(?P<name_first>{_LONG}) ?(?:=|->|:) ?(?P<short_last>{_SHORT}))(?=[\s,;)]|$)"
+    rf"(?:^|[\s,;(])(?:(?P<short>{_SHORT}) ?(?:=|->) ?(?P<name>{_LONG})"
+    rf"|(?P<name_first>{_LONG}) ?(?:=|->) ?(?P<short_last>{_SHORT}))(?=[\s,;)]|$)"
 )
 """`gpu-h02 = node1 (ranks 4-7)`, `node1=gpu-h02`."""
-_SHORT_WITHIN = re.compile(rf"{_SHORT} ?(?:=|->|:) ?[A-Za-z]|[\w.-] ?(?:=|->|:) ?{_SHORT}".encode())
+_SHORT_WITHIN = re.compile(rf"{_SHORT} ?(?:=|->) ?[A-Za-z]|[\w.-] ?(?:=|->) ?{_SHORT}".encode())
 _LISTS = (b"inet ", b" UP ", b" DOWN ", b" UNKNOWN ")
 _TABLES = (b"getent", b"/etc/hosts", b"localhost")
 """One of these stands where interfaces are listed, or addresses are named."""
@@ -93,7 +94,8 @@ def _called(item: Item, text: str) -> list[HostName]:
     for number, line in enumerate(text.split("\n"), 1):
         for match in _CALLED.finditer(line[:_LONGEST]) if len(told) < _MOST else ():
             pair = (match["short"] or match["short_last"], match["name"] or match["name_first"])
-            told.setdefault(pair, Ref(item.label, f"line {number}", line.strip()[:300]))
+            if not NO_HOST.match(pair[1]):
+                told.setdefault(pair, Ref(item.label, f"line {number}", line.strip()[:300]))
     shorts, names = {short for short, _ in told}, {name for _, name in told}
     if not 1 < len(told) == len(shorts) == len(names):
         return []
