@@ -37,6 +37,7 @@ from whichrank.timeline.identity.old_dumps import without_old
 from whichrank.timeline.identity.layouts import store_of
 from whichrank.timeline.identity.places import with_ranks_of_places
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
+from whichrank.timeline.identity.tasks import with_tasks
 from whichrank.timeline.identity.who import (
     People,
     is_launcher,
@@ -65,7 +66,7 @@ def build_case(records: Iterable[Any]) -> Case:
     host_names = names_of_addresses(of_kind(told, "host.HostName"), _processes_in(told))
     domains = with_domains(_hosts_in(told))
     placed, headed = _with_hosts(_called(told, host_names | domains))
-    pile = with_ranks_of_places(_in_the_stated_year(_called(placed, host_names)))
+    pile = with_tasks(with_ranks_of_places(_in_the_stated_year(_called(placed, host_names))))
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = of_kind(pile, "nccl.NcclLog")
     nccl = _processes_in(pile)

@@ -268,3 +268,37 @@ LISTS = (
 def test_the_straggler_of_megatrons_report(tmp_path: Path, slow: tuple[str, int, str], ranks: tuple[int, ...]) -> None:
     output = "".join((REPORT + LISTS).format(at, 8 + at % 2, *slow) for at in range(4))
     assert verdict(tmp_path, {"rank0.log": output}).culprits.ranks == ranks
+
+
+# -- lines that `srun --label` numbers
+
+MISSING = texts.traceback(
+    "ValueError: Memory Map for /local/a.jsonl is not found, missing one or more of files: /local/a.jsonl.idx.npy"
+)
+
+
+def labelled(task: int, text: str) -> str:
+    return "".join(f"{task}: {line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("ended", "ranks"),
+    [
+        ("srun: error: b14: tasks 2-3: Exited with exit code 1\nsrun: error: b13: tasks 0-1: Terminated\n", (2, 3)),
+        # One task on each host, of which each may run many ranks.
+        ("srun: error: b14: task 2: Exited with exit code 1\nsrun: error: b13: task 3: Terminated\n", ()),
+        ("", ()),
+    ],
+)
+def test_a_task_is_a_rank_where_a_host_ran_several(tmp_path: Path, ended: str, ranks: tuple[int, ...]) -> None:
+    output = labelled(0, "step 1 loss 2.2\n") + labelled(2, MISSING) + labelled(3, MISSING) + ended
+    assert verdict(tmp_path, {"out.log": output}).culprits.ranks == ranks
+
+
+def test_a_task_is_a_host_below_torchrun(tmp_path: Path) -> None:
+    raised = texts.traceback("RuntimeError: CUDA error: uncorrectable ECC error encountered")
+    files = {
+        "out.log": "nodes: ka-[1-3]\n" + TORCHRUN.format(3, "ka-1") + labelled(1, raised) + labelled(2, LOST.format(9))
+    }
+    found = verdict(tmp_path, files).culprits
+    assert (found.ranks, found.hosts) == ((), ("ka-2",))

@@ -65,7 +65,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if ranks and (0 in ranks or len(ranks) == case.world):
         return []
     sure = Grade.SUPPORTS if ranks else Grade.HINTS
-    return [building.tell_of(case, _CLAIM, "{who} misses a file that another rank prepared: {what}.", told, sure)]
+    return [building.tell_of(case, _CLAIM, "{who} did not find a file that another rank prepared: {what}.", told, sure)]
 
 
 def _of_a_checkpoint(case: Case) -> list[Finding]:

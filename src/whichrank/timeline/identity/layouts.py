@@ -36,12 +36,12 @@ def places(layouts: Sequence[Layout], exits: Iterable[ProcessExit]) -> Places:
     (count,) = per_host
     return {
         number * count + local: (host, local)
-        for host, number in _numbers(layouts, exits).items()
+        for host, number in numbers(layouts, exits).items()
         for local in range(count)
     }
 
 
-def _numbers(layouts: Sequence[Layout], exits: Iterable[ProcessExit]) -> dict[str, int]:
+def numbers(layouts: Sequence[Layout], exits: Iterable[ProcessExit]) -> dict[str, int]:
     """Hosts with the numbers of their nodes."""
     found: dict[str, int] = {}
     sure = any(layout.by_scheduler for layout in layouts)
