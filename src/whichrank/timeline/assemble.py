@@ -33,8 +33,8 @@ from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.hardware import gather, read_by_others
 from whichrank.timeline.identity.addresses import hosts_on_loopback, names_of_addresses, with_domains
 from whichrank.timeline.identity.groups import with_members
-from whichrank.timeline.identity.old_dumps import without_old
 from whichrank.timeline.identity.layouts import store_of
+from whichrank.timeline.identity.old_dumps import without_old
 from whichrank.timeline.identity.places import with_ranks_of_places
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.tasks import with_tasks
