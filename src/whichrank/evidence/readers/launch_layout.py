@@ -29,7 +29,7 @@ _MOST_HOSTS, _MOST_OF_HOST = 4096, 64
 _MARKS = (
     b"nproc", b"num_processes", b"odelist", b"ODELIST", b"odeList", b"per-node", b"tasks/node", b"node_rank",
     b"node-rank", b"machine_rank", b"master", b"MASTER_ADDR", b"rdzv", b"main_process_ip", b"NODEID", b"nodes: ",
-    b"num_gpus",
+    b"num_gpus", b"--nodes", b"srun ",
 )  # fmt: skip
 _NO_LAUNCH = (".py", ".html", ".rst", ".json", ".c", ".cc", ".cpp")
 _VALUE = r"(?:[= ]|: ?)[\"']?"
