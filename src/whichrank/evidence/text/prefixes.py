@@ -59,7 +59,10 @@ _POD = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?")
 _OBJECT = re.compile(r"(?:pod|node)/([\w.-]{1,253})(?:/[\w.-]{1,253})?:? ")
 """As kubectl names things: `pod/trainer-2 `, `node/ip-10-1-44-7 kernel: `."""
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
-_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([\w.-]{1,253}) [\w./@-]{1,64}(?:\[(\d{1,10})\])?: ")
+_SYSLOG = re.compile(
+    rf"([A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d) (?!{_LEVEL}\b|[Rr](?:ank)?\d)([\w.-]{{1,253}}) "
+    r"[\w./@-]{1,64}(?:\[(\d{1,10})\])?: "
+)
 _TASK = re.compile(r" {0,6}(\d{1,6}): ")
 # Only what is surely a host: `HTTP404Error: ` and `step5: ` have the same form.
 _HOST = re.compile(

@@ -41,10 +41,12 @@ def read(item: Item) -> Reading:
     """One `HostState` for all that the file says, or for what it says below each heading or prompt of a host."""
     from whichrank.evidence.readers.host_state.tables import Tables  # many patterns, and most evidence has none
 
-    parts = [Tables()]
+    parts, host = [Tables()], None
     for number, line in plain_lines(item):
-        if len(parts) < _MOST_PARTS and (mark := mark_of(line[:_HEADING])) is not None and mark.host is not None:
+        mark = mark_of(line[:_HEADING])
+        if mark is not None and mark.host not in (None, host) and len(parts) < _MOST_PARTS:
             parts.append(Tables())
+            host = mark.host
         parts[-1].feed(number, line[:_LONGEST])
     for tables in parts:
         tables.end_status()
