@@ -27,6 +27,14 @@ class HostName(Struct, frozen=True):
     names: tuple[str, ...]
 
 
+class PodPlace(Struct, frozen=True):
+    """A pod and the node that it runs on."""
+
+    ref: Ref
+    pod: str
+    node: str
+
+
 class HostSection(Struct, frozen=True):
     """From this line on a text is of one host, or of one rank, by a heading or a command that somebody typed; None: of
     none, or of which one nobody says."""

@@ -31,7 +31,7 @@ from whichrank.timeline.clocks.hosts import on_one_clock
 from whichrank.timeline.clocks.log_times import with_year, years_apart
 from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.hardware import gather, read_by_others
-from whichrank.timeline.identity.addresses import hosts_on_loopback, names_of_addresses, with_domains
+from whichrank.timeline.identity.addresses import hosts_on_loopback, names_of_addresses, pods_of_nodes, with_domains
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.layouts import store_of
 from whichrank.timeline.identity.old_dumps import without_old
@@ -84,6 +84,7 @@ def build_case(records: Iterable[Any]) -> Case:
     hosts = {r.host for r in pile if isinstance(r, KernelEvent) and r.host}
     dumped, world = (lineup.dumped, lineup.world) if lineup else ((), 0)
     people = meet(dumped, world, nccl, ras, events, stacks, stated, hosts)
+    people.pods = pods_of_nodes(of_kind(pile, "host.PodPlace"))
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}
     messages = without_failed_trials(read_by_others(pile))

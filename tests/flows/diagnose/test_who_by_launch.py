@@ -132,6 +132,19 @@ def test_the_node_that_kubernetes_lost(tmp_path: Path) -> None:
     assert (found.cause, found.culprits.hosts) == ("host-lost", ("gke-a3-7",))
 
 
+def test_the_ranks_of_the_pods_of_a_lost_node(tmp_path: Path) -> None:
+    files = {
+        "events.txt": "4m   Normal   NodeNotReady   node/gke-a3-7   Node gke-a3-7 status is now: NodeNotReady\n",
+        "pods.txt": "NAME           READY   STATUS    RESTARTS   AGE   IP          NODE       NOMINATED NODE\n"
+        "llm-worker-0   1/1     Running   0          40m   10.42.1.6   gke-a3-5   <none>\n"
+        "llm-worker-1   1/1     Running   0          40m   10.42.2.5   gke-a3-7   <none>\n",
+        "layout.txt": "llm-worker-0 (ranks 0-3), llm-worker-1 (ranks 4-7)\n",
+        "llm-worker-0.log": lost(0, 2),
+    }
+    found = verdict(tmp_path, files)
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("host-lost", (4, 5, 6, 7), ("gke-a3-7",))
+
+
 @pytest.mark.parametrize(("first", "hosts"), [("lx3", ("lx1",)), ("lx1", ())])
 def test_the_host_of_the_store_unless_it_lost_it_too(tmp_path: Path, first: str, hosts: tuple[str, ...]) -> None:
     gone = "".join(f"[rank{{0}}]: {line}\n" for line in texts.STORE_GONE.splitlines())

@@ -55,6 +55,8 @@ class People(Struct):
     world: int = 0
     """0 where nothing says how many ranks there are."""
     by_rank: dict[int, Process] = field(default_factory=dict)
+    pods: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Node -> its pods, which are the hosts that the job knows."""
     _by_pid: dict[int, set[int]] = field(default_factory=dict)
     """Pid -> ranks; more than one when hosts reuse pids."""
 
@@ -77,7 +79,11 @@ class People(Struct):
         return next(iter(found)) if len(found) == 1 else None
 
     def ranks_on(self, host: str) -> tuple[int, ...]:
-        """All ranks that are known to run on a host."""
+        """All ranks that are known to run on a host, or in the pods of a node."""
+        pods = self.pods.get(short_name(host), ())
+        return self._ranks_on(host) or tuple(sorted({rank for pod in pods for rank in self._ranks_on(pod)}))
+
+    def _ranks_on(self, host: str) -> tuple[int, ...]:
         found = tuple(sorted(rank for rank, process in self.by_rank.items() if _same_host(process.host, host)))
         # A pod `train-xl-worker-2` calls itself `worker-2`.
         longer = f"-{short_name(host)}"

@@ -92,7 +92,8 @@ def _called(item: Item, text: str) -> list[HostName]:
     """What hosts are called for short: two of them or more, each with one name, and no name twice."""
     told: dict[tuple[str, str], Ref] = {}
     for number, line in enumerate(text.split("\n"), 1):
-        for match in _CALLED.finditer(line[:_LONGEST]) if len(told) < _MOST else ():
+        maybe = len(told) < _MOST and ("=" in line or "->" in line)
+        for match in _CALLED.finditer(line[:_LONGEST]) if maybe else ():
             pair = (match["short"] or match["short_last"], match["name"] or match["name_first"])
             if not NO_HOST.match(pair[1]):
                 told.setdefault(pair, Ref(item.label, f"line {number}", line.strip()[:300]))
