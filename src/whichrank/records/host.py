@@ -27,6 +27,14 @@ class HostName(Struct, frozen=True):
     names: tuple[str, ...]
 
 
+class PodPlace(Struct, frozen=True):
+    """A pod and the node that it runs on."""
+
+    ref: Ref
+    pod: str
+    node: str
+
+
 class HostSection(Struct, frozen=True):
     """From this line on a text is of one host, or of one rank, by a heading or a command that somebody typed; None: of
     none, or of which one nobody says."""
@@ -38,6 +46,15 @@ class HostSection(Struct, frozen=True):
     """Whether the line can only mean a host; else other evidence, or its likes in the text, must confirm the name."""
     rank: int | None = None
     local_rank: int | None = None
+
+
+class HostVersions(Struct, frozen=True):
+    """What a host, or a rank on it, says that it runs: `nccl`, `torch`, `driver` -> version."""
+
+    ref: Ref
+    line: int
+    versions: dict[str, str]
+    host: str | None = None
 
 
 class TimeService(Struct, frozen=True):

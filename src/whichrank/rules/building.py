@@ -34,7 +34,7 @@ SILENT = NotEvaluated("output of the job: logs of the ranks, of the launcher or 
 
 """The answer where there is no log at all."""
 
-_MOST_REFS = 5
+_MOST_REFS, _MOST_PEERS = 5, 16
 
 
 class Claim(Struct, frozen=True):
@@ -191,7 +191,7 @@ def tell_of(case: Case, claim: Claim, tell: str, speaking: Sequence[known_messag
     text = tell.format(who=who if tell.startswith("{who}") else who[0].lower() + who[1:], what=_what(lead))
     finding = found(case, named, shown, text, grade, ranks)
     if lead.signature.who == "peer":
-        peers = tuple(sorted({p for s in blamed if (p := known_messages.address(s.group("peer")))}))[:4]
+        peers = known_messages.peers(blamed)[:_MOST_PEERS]
         return replace(finding, subject=Subject(hosts=peers), victims=statements.ranks_of(first))
     if lead.signature.who == "nobody":
         return replace(finding, subject=Subject(), victims=())

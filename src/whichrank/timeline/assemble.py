@@ -20,21 +20,24 @@ from whichrank.records.events.launchers import ElasticFailure
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.processes import Traceback
 from whichrank.records.hardware import KernelEvent
+from whichrank.records.host import HostState, HostVersions
 from whichrank.records.log import Progress
 from whichrank.records.of_kind import of_kind
 from whichrank.records.outline import joined
-from whichrank.records.placement import Placement
+from whichrank.records.placement import Layout, Placement
 from whichrank.records.stack import Handling, ProcessStack, has_native_frames
 from whichrank.timeline.case import Case
 from whichrank.timeline.clocks.hosts import on_one_clock
 from whichrank.timeline.clocks.log_times import with_year, years_apart
 from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.hardware import gather, read_by_others
-from whichrank.timeline.identity.addresses import hosts_on_loopback, names_of_addresses, with_domains
+from whichrank.timeline.identity.addresses import hosts_on_loopback, names_of_addresses, pods_of_nodes, with_domains
 from whichrank.timeline.identity.groups import with_members
+from whichrank.timeline.identity.layouts import store_of
 from whichrank.timeline.identity.old_dumps import without_old
 from whichrank.timeline.identity.places import with_ranks_of_places
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
+from whichrank.timeline.identity.tasks import with_tasks
 from whichrank.timeline.identity.who import (
     People,
     is_launcher,
@@ -51,7 +54,8 @@ if TYPE_CHECKING:
     from whichrank.timeline.steps.analysis import Steps
 
 E = TypeVar("E", bound=Event)
-_Told = Event | KernelEvent | ProcessStack
+_Told = Event | KernelEvent | ProcessStack | HostVersions
+_Placed = _Told | Placement | HostState
 _FRAME = re.compile(r"\s{0,12}[\w<>.]{1,120} \([^()]{1,300}:\d{1,7}\)\s{0,8}$")
 """A line of py-spy."""
 
@@ -62,7 +66,7 @@ def build_case(records: Iterable[Any]) -> Case:
     host_names = names_of_addresses(of_kind(told, "host.HostName"), _processes_in(told))
     domains = with_domains(_hosts_in(told))
     placed, headed = _with_hosts(_called(told, host_names | domains))
-    pile = with_ranks_of_places(_in_the_stated_year(placed))
+    pile = with_tasks(with_ranks_of_places(_in_the_stated_year(_called(placed, host_names))))
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = of_kind(pile, "nccl.NcclLog")
     nccl = _processes_in(pile)
@@ -76,10 +80,11 @@ def build_case(records: Iterable[Any]) -> Case:
     lineup = line_up(with_members(current, [r for r in pile if isinstance(r, GroupMembers)]), release=True)
     events = with_likely_ranks(with_ranks_of_only_group(events), lineup.world if lineup else 0)
     stacks = [replace(s, rank=None) if (s.rank or 0) > LARGEST_WORLD else s for s in stacks]
-    placements = [r for r in pile if isinstance(r, Placement)]
+    stated = [r for r in pile if isinstance(r, Placement | Layout)]
     hosts = {r.host for r in pile if isinstance(r, KernelEvent) and r.host}
     dumped, world = (lineup.dumped, lineup.world) if lineup else ((), 0)
-    people = meet(dumped, world, nccl, ras, events, stacks, placements, hosts)
+    people = meet(dumped, world, nccl, ras, events, stacks, stated, hosts)
+    people.pods = pods_of_nodes(of_kind(pile, "host.PodPlace"))
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}
     messages = without_failed_trials(read_by_others(pile))
@@ -106,10 +111,12 @@ def build_case(records: Iterable[Any]) -> Case:
         handling=_handled(stacks, people),
         set_aside=_aside([*run.aside, *old], run.unplaced),
         has_dumps=lineup is not None,
+        store=store_of(r for r in stated if isinstance(r, Layout)),
         host_names=host_names,
         looped_hosts=hosts_on_loopback(of_kind(told, "host.HostName")),
         headed_hosts=headed,
         host_clocks=clocks,
+        host_versions=[r for r in pile if isinstance(r, HostVersions)],
         guards=of_kind(pile, "guard.GuardFile"),
         steps=_profiles(pile),
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
@@ -123,6 +130,7 @@ def _processes_in(pile: Iterable[Any]) -> list[NcclProcess]:
 def _hosts_in(pile: Sequence[Any]) -> set[str]:
     """The hosts that records name."""
     named = {r.host for r in pile if isinstance(r, _Told | Placement) and r.host}
+    named |= {host for r in pile if isinstance(r, Layout) for host in (*r.hosts, *r.numbered)}
     return named | {process.host for process in _processes_in(pile) if process.host}
 
 
@@ -140,7 +148,7 @@ def _called(pile: Sequence[Any], names: dict[str, str]) -> list[Any]:
     """Hosts by their names where a launcher or a list gives their address, as Ray does."""
     if not names:
         return list(pile)
-    return [_on_host(r, names[r.host]) if isinstance(r, _Told | Placement) and r.host in names else r for r in pile]
+    return [_on_host(r, names[r.host]) if isinstance(r, _Placed) and r.host in names else r for r in pile]
 
 
 def _with_hosts(records: Sequence[Any]) -> tuple[list[Any], frozenset[str]]:
@@ -171,12 +179,10 @@ def _below_headings(pile: Sequence[Any], named: set[str]) -> tuple[list[Any], fr
     from whichrank.timeline.identity.sections import Sections
 
     known = Sections(sections, named)
-    return [
-        _in_section(r, known.at(_source(r), _line(r))) if isinstance(r, _Told | Placement) else r for r in pile
-    ], known.hosts
+    return [_in_section(r, known.at(_source(r), _line(r))) if isinstance(r, _Placed) else r for r in pile], known.hosts
 
 
-def _in_section(record: _Told | Placement, place: Place) -> _Told | Placement:
+def _in_section(record: _Placed, place: Place) -> _Placed:
     if place.host is not None and record.host is None:
         record = _on_host(record, place.host)
     if not isinstance(record, Event) or (place.rank, place.local_rank) == (None, None):
@@ -210,7 +216,7 @@ def _moved(record: Event | Progress, apart: dict[str, int]) -> Event | Progress:
     return structs.replace(record, time_ns=time, after_ns=after)
 
 
-def _on_host(record: _Told | Placement, host: str) -> _Told | Placement:
+def _on_host(record: _Placed, host: str) -> _Placed:
     if isinstance(record, ProcessStack):
         return replace(record, host=host)
     ref = replace(record.ref, host=host)
@@ -219,12 +225,12 @@ def _on_host(record: _Told | Placement, host: str) -> _Told | Placement:
     return replace(record, host=host, ref=ref)
 
 
-def _source(record: _Told | Placement) -> str:
+def _source(record: _Placed) -> str:
     return record.source if isinstance(record, ProcessStack) else record.ref.source
 
 
-def _line(record: _Told | Placement) -> int:
-    if not isinstance(record, Placement):
+def _line(record: _Placed) -> int:
+    if not isinstance(record, Placement | HostState):
         return record.line
     number = record.ref.locator.removeprefix("line ")
     return int(number) if number.isdecimal() else 0
@@ -305,12 +311,13 @@ def _in_stacks(sightings: Sequence[KnownMessage], stacks: Sequence[ProcessStack]
 
 
 def _blamed(messages: Sequence[KnownMessage], people: People) -> list[KnownMessage]:
-    """Fill in the rank that a message is about, where it names the process."""
+    """Fill in the rank that a message is about, where it names the process, and the host that it names itself."""
     ranks = [_rank_by_pid(message.captures, people) for message in messages]
-    return [
+    blamed = [
         message if rank is None else structs.replace(message, captures={**message.captures, "culprit": str(rank)})
         for message, rank in zip(messages, ranks, strict=True)
     ]
+    return [structs.replace(m, host=node) if (node := m.captures.get("node")) else m for m in blamed]
 
 
 def _rank_by_pid(captures: dict[str, str], people: People) -> int | None:

@@ -50,7 +50,7 @@ E = TypeVar("E", bound=Event)
 if TYPE_CHECKING:
     from whichrank.records.clue import CodeClue
     from whichrank.records.guard import GuardFile
-    from whichrank.records.host import HostClock
+    from whichrank.records.host import HostClock, HostVersions
     from whichrank.records.nccl import NcclProcess
     from whichrank.records.profiles.step_parts import StepParts
     from whichrank.records.rank_values import RankValues
@@ -113,12 +113,16 @@ class Case(Struct, dict=True):
     has_dumps: bool = False
     host_names: dict[str, str] = field(default_factory=dict)
     """By address, where a table tells it."""
+    store: str = ""
+    """The host or address at which the ranks meet, by how they were launched."""
     looped_hosts: frozenset[str] = frozenset()
     """Those whose own name leads to loopback, by their tables of names."""
     headed_hosts: frozenset[str] = frozenset()
     """Those under whose names a text has sections."""
     host_clocks: dict[str, HostClock] = field(default_factory=dict)
     """By host, where they were measured while the job ran."""
+    host_versions: list[HostVersions] = field(default_factory=list)
+    """What hosts say that they run."""
     guards: list[GuardFile] = field(default_factory=list)
     """What the guards of ranks wrote."""
     steps: Steps | None = None

@@ -180,7 +180,9 @@ def _follows(finding: Finding, root: Finding) -> bool:
 
 def _placed(root: Finding, others: Sequence[Finding]) -> Finding:
     """The root with the ranks in which it shows, where it names nobody and all that shows it names the same."""
-    if root.subject.ranks or root.subject.candidates or root.cause not in causes():
+    if root.subject.ranks:
+        return _housed(root, others)
+    if root.subject.candidates or root.cause not in causes():
         return root
     telling = [f for f in others if f.subject.ranks and f.grade >= Grade.SUPPORTS]
     shows = [f for f in telling if _shows(f, root) or f.cause == root.cause]
@@ -188,6 +190,15 @@ def _placed(root: Finding, others: Sequence[Finding]) -> Finding:
         return root
     there = shows[0].subject
     return replace(root, subject=replace(root.subject, ranks=there.ranks, hosts=root.subject.hosts or there.hosts))
+
+
+def _housed(root: Finding, others: Sequence[Finding]) -> Finding:
+    """The root with the hosts that others name for the same cause and ranks, where it names none and they agree."""
+    same = (f for f in others if (f.cause, f.subject.ranks) == (root.cause, root.subject.ranks))
+    hosts = {f.subject.hosts for f in same if f.subject.hosts and f.grade >= Grade.SUPPORTS}
+    if root.subject.hosts or len(hosts) != 1:
+        return root
+    return replace(root, subject=replace(root.subject, hosts=hosts.pop()))
 
 
 def _shows(finding: Finding, root: Finding) -> bool:

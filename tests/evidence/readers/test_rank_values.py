@@ -33,6 +33,11 @@ COLUMNS = """step  rank  host     loss      sha1(params)
 PAIRS = """[rank0] step 7 loss 2.1 fwd_ms=21.5 param_sha1 0f8c1a77
 [rank1] step 7 loss 2.2 fwd_ms=40.1 param_sha1 b2e40c19
 """
+FROM_THE_MARGIN = "allreduce wait per rank, mean of 200 steps [ms]:\nrank  9: 1031\nrank 18: 6\n"
+EXTREMES = (
+    "0: INFO:megatron.core.utils:[2024-05-02 09:00:11] | MnRtt/Rnk: 3451.20ms/8 | MxRtt/Rnk: 5177.93ms/19 | "
+    "MnTmp/Rnk: 52C/0\n0: INFO:megatron.core.utils:^^^^ Bottom 2 Ranks with lowest  Etpt(TF): 197.60/19, 296.17/2,\n"
+)
 COMMAS = "rank,step_time_ms,tokens/s\n0,250.1,8100\n1,249.9,8110\n"
 
 
@@ -59,6 +64,22 @@ def cells(tmp_path, text):
                 ("forward-compute", "work", (1,), None, -1, 735.43),
                 ("all-grads-sync", "wait", (0,), None, -1, 261.9),
                 ("all-grads-sync", "wait", (1,), None, -1, 2.11),
+            ],
+        ),
+        (
+            FROM_THE_MARGIN,
+            [
+                ("allreduce wait per rank, mean of 200 steps [ms]", "wait", (9,), None, -1, 1031.0),
+                ("allreduce wait per rank, mean of 200 steps [ms]", "wait", (18,), None, -1, 6.0),
+            ],
+        ),
+        (
+            EXTREMES,
+            [
+                ("GPU time of a step", "work", (8,), None, -1, 3451.2),
+                ("GPU time of a step", "work", (19,), None, -1, 5177.93),
+                ("throughput", "rate", (19,), None, -1, 197.6),
+                ("throughput", "rate", (2,), None, -1, 296.17),
             ],
         ),
         (

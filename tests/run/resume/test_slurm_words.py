@@ -14,6 +14,7 @@ import pytest
 from tests import cost
 from whichrank.evidence.bundle import Bundle
 from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.model import host_lists
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
 from whichrank.run.resume import requeue, slurm
@@ -52,13 +53,13 @@ BATCH = {
     ],
 )
 def test_lists_of_nodes(text: str, names: list[str]) -> None:
-    assert slurm.expand(text) == names
+    assert host_lists.expand(text) == names
 
 
 def test_a_list_that_never_ends() -> None:
     with cost.at_most(5):
-        assert len(slurm.expand("n[1-999999999],m[1-999999999]")) <= slurm.MOST_NODES
-        assert len(slurm.expand("n[1-90000]x[1-90000]")) <= slurm.MOST_NODES
+        assert len(host_lists.expand("n[1-999999999],m[1-999999999]")) <= host_lists.MOST_NODES
+        assert len(host_lists.expand("n[1-90000]x[1-90000]")) <= host_lists.MOST_NODES
 
 
 def test_a_task_of_a_step() -> None:

@@ -363,11 +363,11 @@ class Listener:
         if len(quote) > _QUOTE:
             quote = text[max(0, span[0] - _EXTRA) :].strip()[:_QUOTE]
         ref = Ref(self._label, f"line {number}", quote, rank, host)
-        speaker = (rank, local, pid, host, voice.place)
+        speaker = (rank, local, pid, host, voice.task, voice.place)
         kept = self._kept.get((signature.id, speaker))
         if kept is None:
             if len(self._kept) >= _SPEAKERS:
-                speaker = (None, None, None, None, "")
+                speaker = (None, None, None, None, None, "")
             kept = self._kept.setdefault((signature.id, speaker), _Kept())
         if voice.time_ns is not None:
             self._newest = max(voice.time_ns, self._newest or 0)
@@ -377,7 +377,7 @@ class Listener:
             return kept
         message = KnownMessage(
             signature=signature.id, captures=captures, ref=ref, line=number, rank=rank, local_rank=local, pid=pid,
-            host=host, place=voice.place, time_ns=voice.time_ns, after_ns=after, count=kept.count + 1,
+            host=host, task=voice.task, place=voice.place, time_ns=voice.time_ns, after_ns=after, count=kept.count + 1,
         )  # fmt: skip
         self._total += kept.add(message)
         return kept

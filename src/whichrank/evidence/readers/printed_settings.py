@@ -1,5 +1,6 @@
 """Settings that ranks or hosts print at their start: variables (`NCCL_PROTO=Simple`), the NCCL package that they
-install, and the precision that they compute in (`precision=bf16`)."""
+install, the versions that they run (`torch=2.3.0 nccl=2.20.5 driver=550.54.15`), and the precision that they compute
+in (`precision=bf16`)."""
 
 from __future__ import annotations
 
@@ -12,15 +13,33 @@ from whichrank.facts.variables.environment import catalogue
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.events.run_state import NCCL_PACKAGE, PRECISION, Environment
+from whichrank.records.host import HostVersions
 
 NAME = "printed_settings"
 BESIDE = True
 
 _SEARCHED = 1 << 18
 """Bytes at the beginning of a file: settings are printed at the start."""
-_MARKS = (b"NCCL_", b"GLOO_", b"TORCH_", b"nvidia-nccl", b"recision", b"dtype")
+_MARKS = (
+    b"NCCL_",
+    b"GLOO_",
+    b"TORCH_",
+    b"nvidia-nccl",
+    b"recision",
+    b"dtype",
+    b"nccl=",
+    b"nccl:",
+    b"torch=",
+    b"torch:",
+    b"river",
+)
 _SET = re.compile(r"(?<![\w$])((?:NCCL|GLOO|TORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})=([^\s;,\"'|]{1,120})")
 _PACKAGE = re.compile(r"nvidia[-_]nccl[-_]cu\d{2}(?: ?== ?| ?-| )(\d{1,2}\.\d{1,3}(?:\.\d{1,3}){0,2})")
+_VERSION = re.compile(
+    r"(?<![\w.-])(nccl|torch|driver)(?:[_ ]version)?(?:={1,2}|: ?)[\"']?v?(\d{1,4}(?:\.\d{1,4}){1,3})(?![.\d])",
+    re.IGNORECASE,
+)
+_OF_HOST = re.compile(r"\b(?:host|hostname|node)[=:] ?([A-Za-z][\w.-]{0,252})(?=[\s,;]|$)")
 _PRECISION = re.compile(
     r"\b(?:(?:mixed|amp|autocast|param|compute|grad)[_ ])?(?:precision|dtype)[\"']?\s?[=:]\s?[\"']?(?:torch\.)?"
     r"(bf16|bfloat16|fp16|float16|half|fp32|float32|tf32)\b",
@@ -40,11 +59,17 @@ def read(item: Item) -> Reading:
     """What every rank or host printed, joined; nothing where only one of them did."""
     clock, hint = clock_of(item), hint_of_path(item.label)
     found: dict[tuple[int | None, str | None], Environment] = {}
+    versions: list[HostVersions] = []
     for number, line in enumerate(item.head(_SEARCHED).split(b"\n"), 1):
         if len(line) > _LONGEST or not any(map(line.__contains__, _MARKS)):
             continue
         voice = listen(line, clock)
         who = (voice.rank if voice.rank is not None else hint.rank, voice.host)
+        if (run := _versions(voice.text)) and len(versions) < _MOST:
+            named = _OF_HOST.search(voice.text) if voice.host is None else None
+            host = named[1] if named else voice.host
+            ref = Ref(item.label, f"line {number}", voice.text.strip()[:300], who[0], host)
+            versions.append(HostVersions(ref, number, run, host))
         told = _told(voice.text)
         if who == (None, None) or not told or len(found) >= _MOST:
             continue
@@ -54,7 +79,15 @@ def read(item: Item) -> Reading:
         found[who].variables.update(told)  # the last one counts
     # Variables are compared where several ranks print them into one file; a precision is one, whoever prints it where.
     kept = [e for e in found.values() if len(found) > 1 or (e.rank is not None and PRECISION in e.variables)]
-    return Reading([*kept]) if kept else Reading([], "ignored", "no settings of several ranks or hosts")
+    return (
+        Reading([*kept, *versions])
+        if kept or versions
+        else Reading([], "ignored", "no settings of several ranks or hosts")
+    )
+
+
+def _versions(text: str) -> dict[str, str]:
+    return {name.lower(): version for name, version in _VERSION.findall(text)}
 
 
 def _told(text: str) -> dict[str, str]:

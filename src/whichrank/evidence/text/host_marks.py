@@ -49,6 +49,8 @@ _ANNOUNCED = re.compile(
     re.IGNORECASE,
 )
 """`[node7]`, `**node7**`, `node7:`, `Host: node7`, `dmesg of node7:`, `After the crash, on node7:`."""
+_SCHEDULED = re.compile(rf"Node: {{2,40}}({_HOST})/({_ADDRESS})$")
+"""Where `kubectl describe` says that a pod runs."""
 _FILE = re.compile(r"==> (?:\S{0,200}/)?([A-Za-z][^\s/.]{1,62})[^\s/]{0,40} <==$")
 """How `tail` and `head` begin each of several files."""
 _SHOWN = re.compile(r"[^$#\n]{0,60}[$#] (?:tail|head|cat|less)\b[^\n|]{0,80}? (\S{1,200})(?= ?\||$)")
@@ -65,6 +67,7 @@ _AT = re.compile(rf"[\w.-]{{1,32}}@({_HOST})\(({_ADDRESS})\)(?::[^$#\n]{{0,60}})
 _BARE_PROMPT = re.compile(rf"{_LIKE_A_HOST} ?[$#>] (?=[a-z./])")
 _ENDS, _DECORATES = (":", "]", "**"), tuple("=#*>~-")
 _SIGNS, _SOON = ("$ ", "# ", "> ", "+ ", " | ", "[SUCCESS]", "[FAILURE]"), 120
+NODE = "Node:"
 _SAYS = tuple(f"{word}{sign}" for word in ("host", "hostname", "node", "machine", "server", "pod") for sign in ":=")
 _NO_TITLE = re.compile(
     r"(?:[\w.-]{0,40}[_.-])?(?:exp\w{0,9}|runs?|trial|attempt|tests?|case|phase|stage|config\w{0,7}|part|section|v|version"
@@ -153,6 +156,8 @@ def _of_title(line: str) -> Mark | None:
     """What people, `tail` and `head` write above the lines of each host or rank."""
     if line.startswith("==> ") and (mark := _of_file(line[4:].removesuffix(" <=="), "==>")):
         return mark
+    if line.startswith(NODE) and (node := _SCHEDULED.match(line)):
+        return Mark(node[1], address=node[2], mark=NODE)
     if file := _FILE.match(line):
         return Mark(_unless_rank(file[1]), sure=False, mark="==>")
     if (shown := _SHOWN.match(line)) and (mark := _of_file(shown[1], "$")):

@@ -59,7 +59,10 @@ _POD = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?")
 _OBJECT = re.compile(r"(?:pod|node)/([\w.-]{1,253})(?:/[\w.-]{1,253})?:? ")
 """As kubectl names things: `pod/trainer-2 `, `node/ip-10-1-44-7 kernel: `."""
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
-_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([\w.-]{1,253}) [\w./@-]{1,64}\[(\d{1,10})\]: ")
+_SYSLOG = re.compile(
+    rf"([A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d) (?!{_LEVEL}\b|[Rr](?:ank)?\d)([\w.-]{{1,253}}) "
+    r"[\w./@-]{1,64}(?:\[(\d{1,10})\])?: "
+)
 _TASK = re.compile(r" {0,6}(\d{1,6}): ")
 # Only what is surely a host: `HTTP404Error: ` and `step5: ` have the same form.
 _HOST = re.compile(
@@ -368,7 +371,8 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
         month, day_of_month = _MONTHS.find(match[1][:3]) // 3 + 1, int(match[1][4:6])
         hour, minute, second = match[1][7:].split(":")
         stamp = clock.at((0, month, day_of_month), (hour, minute, second), "", "")
-        voice.host, voice.pid, rest = match[2], int(match[3]), text[match.end() :]
+        voice.host, rest = match[2], text[match.end() :]
+        voice.pid = int(match[3]) if match[3] else voice.pid
     elif text[0] in "DIWEC" and (match := LEVELED.match(text)):
         stamp = clock.at((0, int(match[1]), int(match[2])), (match[3], match[4], match[5]), match[6] or "", "")
         rest = text[match.end() :]

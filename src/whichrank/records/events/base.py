@@ -36,6 +36,8 @@ class Event(Struct, kw_only=True, omit_defaults=True):
     local_rank: int | None = None
     pid: int | None = None
     host: str | None = None
+    task: int | None = None
+    """By `srun --label`: a rank, or a host where a launcher runs on each."""
     place: str = ""
     """Among the processes of a server, by the groups that they form: `TP9`, `PP0_TP1`."""
     frames: tuple[Frame, ...] = ()

@@ -69,6 +69,8 @@ class JobEnded(Reasoned, kw_only=True):
 
     by: str = ""
     signal: str = ""
+    teller: str = ""
+    """The host of the job that tells it: all of them end."""
 
 
 class SchedulerJob(Event, kw_only=True):

@@ -19,6 +19,12 @@ class AtWork(Event, kw_only=True):
     """The file ends with the regular lines of a job at work; `line` is the first of the last eight."""
 
 
+class CheckpointLoad(Event, kw_only=True):
+    """A rank or host loads a checkpoint, or goes on without one."""
+
+    found: bool = True
+
+
 class LossNonfinite(Event, kw_only=True):
     """The first NaN or infinity of a rank."""
 

@@ -102,7 +102,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if raised:
         return [_finding(case, group, first=i == 0) for i, group in enumerate(_grouped(raised)[:_MOST])]
     return (
-        _in_a_thread(case)
+        _told_by_others(case)
+        or _in_a_thread(case)
         or _by_exit_code(case)
         or _by_the_first_end(case)
         or _by_its_last_line(case)
@@ -131,6 +132,20 @@ def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
     message = f"{who} {verb} {building.short(signs[0].ref.quote)}{place}{rest}."
     sure = Grade.PROVES if statements.ranks_of(signs) else Grade.SUPPORTS
     return building.found(case, _CLAIM, signs, message, sure if first else Grade.HINTS, ranks)
+
+
+def _told_by_others(case: Case) -> list[Finding]:
+    """Ranks raised what some of them had met, and name those."""
+    told = [event for event in case.events(Traceback) if exceptions.ranks_named(event)]
+    ranks = tuple(sorted({rank for event in told for rank in exceptions.ranks_named(event)}))
+    if not told or ranks == tuple(range(case.world)):
+        return []
+    sign = statements.statement(case, told[0])
+    message = (
+        f"{building.who(case, ranks)} raised what the others report: {building.short(sign.ref.quote)}; the output of "
+        f"{'this rank' if len(ranks) == 1 else 'these ranks'} says why."
+    )
+    return [building.found(case, _CLAIM, [sign], message, Grade.SUPPORTS, ranks)]
 
 
 def _in_a_thread(case: Case) -> list[Finding]:

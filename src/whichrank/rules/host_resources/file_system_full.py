@@ -27,6 +27,8 @@ from whichrank.records.host import FileSystem
 from whichrank.rules import building, hardware_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.hardware import same_host
+from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import kernel_events, statements
 
 CODE = "HOST153"
@@ -48,18 +50,22 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     full = [(s, row) for s in states for row in s.file_systems if _is_full(row)]
     if not full:
         return []
-    state, row = full[0]
-    told = statements.said(case, "No space left on device", "Disk quota exceeded", "[Errno 28]")
+    said = statements.said(case, "No space left on device", "Disk quota exceeded", "[Errno 28]")
+    told = [*said, *statements.beside(said, statements.known(case, CAUSE))]
+    hosts = {short_name(sign.host) for sign in told if sign.host}
+    state, row = next((pair for pair in full if short_name(pair[0].host or "") in hosts), full[0])
     named = [s for s in told if row.path != "/" and row.path in s.text]
     weight = kernel_events.state_weight(case)
     what = "has no inode left" if row.inodes else "is full"
     message = f"The file system {row.path}{' of ' + state.host if state.host else ''} {what}."
-    sure = Grade.PROVES if named else Grade.PROVES if told else Grade.HINTS
+    sure = Grade.PROVES if named or said else Grade.SUPPORTS if told else Grade.HINTS
     if not told and weight.severity == "error":
         weight = replace(weight, severity="warning")
     percent = f"{row.used_percent} % used of {'inodes' if row.inodes else 'space'}"
     ref = replace(state.ref, locator=f"line {row.line}", quote=f"{row.device} {percent} {row.path}")
     ranks = statements.unless_all(case, statements.ranks_of(statements.first_to_fail(told)))
+    if state.host:
+        ranks = tuple(rank for rank in ranks if same_host(case.people.host_of(rank) or state.host, state.host))
     subject = Subject(ranks=ranks, hosts=(state.host,) if state.host else ())
     return [
         hardware_findings.found(

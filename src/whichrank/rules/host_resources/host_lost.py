@@ -12,7 +12,8 @@ The scheduler's `NODE FAILURE`, the rendezvous that removes a node without a hea
 `whichrank run`: the connection to the node's watcher stayed open and nothing more came. A watcher that has only
 ended closes its connection and is not counted. `whichrank collect` adds nodes that it could not reach, where exactly
 their ranks are missing. Connections of ranks that send without an answer make it surer. Ranks
-on that host are named where it is known which they are.
+on that host are named where it is known which they are. The node that tells of a node failure is not the one that
+failed: it is named only where no other is known. Slurm's controller and srun name the right one.
 
 ## Example
 `… the node(s) node7_1234_0 have been removed from the rendezvous 'job' since they had no heartbeat.`
@@ -36,7 +37,10 @@ from whichrank.records.events.startup import NO_HEARTBEAT, RendezvousError
 from whichrank.rules import building, network_findings
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import kernel_events, statements
+from whichrank.timeline.job_state.joined import hosts_spoken_of
+from whichrank.timeline.job_state.known_messages import of_cause, peers
 from whichrank.timeline.network import paths
 
 CODE = "HOST105"
@@ -69,8 +73,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     lost = failed or silent
     if not lost:
         return []
-    hosts = tuple(sorted({host for event in lost for host in _hosts(event)}))
-    ranks = tuple(sorted(r for r, p in case.people.by_rank.items() if p.host is not None and p.host in hosts))
+    # The one that tells of the end of a job is a node that answers, unless there is no other.
+    named = peers(of_cause(case, CAUSE, ("root",))) if failed else ()
+    told = {host for event in lost for host in _hosts(event)}
+    alone = not failed or not hosts_spoken_of(case) - {short_name(host) for host in told}
+    hosts = named or (tuple(sorted(told)) if alone else ())
+    ranks = tuple(sorted({rank for host in hosts for rank in case.people.ranks_on(host)}))
     where = ", ".join(hosts) if hosts else "A host"
     how = "the scheduler reports a node failure" if failed else "its agent stopped sending heartbeats"
     signs = [statements.statement(case, event) for event in lost]
@@ -110,7 +118,7 @@ def _unheard(case: Case) -> Finding | None:
 
 def _hosts(event: Event) -> list[str]:
     if isinstance(event, JobEnded):
-        return [event.host] if event.host and "[" not in event.host and "," not in event.host else []
+        return [event.teller] if event.teller and "[" not in event.teller and "," not in event.teller else []
     return event.dropped if isinstance(event, RendezvousError) else []
 
 

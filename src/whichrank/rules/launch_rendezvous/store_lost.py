@@ -12,7 +12,7 @@ its host was lost.
 Store errors that ended a rank, and no other rank's own failure, no signal from outside and no lost peer that would
 explain them (what failed only after the store was lost does not); or an elastic agent that lost its connection to the
 rendezvous while its workers ran. Warnings of the store alone prove nothing: every orderly end that is not simultaneous
-prints them.
+prints them. The host of the store is named where the launch says where the ranks meet, and others lost it.
 
 ## Example
 Ranks 1-7 end with `DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.`
@@ -22,6 +22,8 @@ The log of the store's host is what settles it.
 """
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
@@ -36,6 +38,7 @@ from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths, exceptions, statements
 from whichrank.timeline.job_state.outcome import at_work
 from whichrank.timeline.job_state.statements import Statement
@@ -87,7 +90,16 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = statements.first_to_fail([*ended, *lost])
     who = building.who(case, statements.ranks_of(signs), signs)
     message = f"{who} lost the store; no earlier failure is recorded."
-    return [building.found(case, _CLAIM, signs, message, Grade.HINTS)]
+    finding = building.found(case, _CLAIM, signs, message, Grade.HINTS)
+    host = _host_of_store(case, signs)
+    return [building.about(finding, replace(finding.subject, hosts=(host,))) if host else finding]
+
+
+def _host_of_store(case: Case, lost: list[Statement]) -> str:
+    """The host at which the ranks met, where those who lost it are on others."""
+    store = case.host_names.get(case.store, case.store)
+    hosts = {short_name(sign.host) for sign in lost if sign.host and sign.host != "localhost"}
+    return store if store and hosts and short_name(store) not in hosts else ""
 
 
 def _lost_by_many(case: Case, lost: list[Statement]) -> bool:

@@ -29,12 +29,12 @@ from msgspec.structs import replace
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.communication import NcclError
-from whichrank.records.events.run_state import NCCL_PACKAGE, Environment
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.reported_mismatches import minority
 from whichrank.timeline.job_state import kernel_events, statements
+from whichrank.timeline.job_state import versions as versions_of_hosts
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "SOFT101"
@@ -108,21 +108,15 @@ def _in_errors(case: Case) -> list[Finding]:
 
 
 def _installed(case: Case) -> list[Finding]:
-    """By the packages that hosts say they install, where the job failed."""
-    packages = {
-        e.host: (version, e.ref)
-        for e in case.events(Environment)
-        if e.host is not None and (version := e.variables.get(NCCL_PACKAGE)) is not None
-    }
+    """By what hosts say that they install or run, where the job failed."""
+    packages = versions_of_hosts.nccl_by_host(case)
     counts = Counter(version for version, _ in packages.values()).most_common()
     if len(counts) < 2 or not kernel_events.failed(case):
         return []
-    odd = {h: pair for h, pair in packages.items() if pair[0] != counts[0][0]} if counts[0][1] > counts[1][1] else {}
+    odd = versions_of_hosts.odd(packages)
     signs = [Statement(ref.quote, ref, host=host) for host, (_, ref) in (odd or packages).items()]
     names = " and ".join(version for version, _ in counts[:3])
-    finding = building.found(
-        case, _CLAIM, signs, f"The hosts install different NCCL versions: {names}.", Grade.SUPPORTS
-    )
+    finding = building.found(case, _CLAIM, signs, f"The hosts have different NCCL versions: {names}.", Grade.SUPPORTS)
     ranks = tuple(sorted(rank for host in odd for rank in case.people.ranks_on(host)))
     return [replace(finding, subject=replace(finding.subject, hosts=tuple(sorted(odd)), ranks=ranks))]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from whichrank.timeline.identity.who import short_name
 
 if TYPE_CHECKING:
-    from whichrank.records.host import HostName
+    from whichrank.records.host import HostName, PodPlace
     from whichrank.records.nccl import NcclProcess
 
 _OF_EC2 = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})")
@@ -53,3 +53,15 @@ def with_domains(hosts: Iterable[str]) -> dict[str, str]:
         if (name := short_name(host)) != host and name in named:
             long.setdefault(name, set()).add(host)
     return {next(iter(hosts)): name for name, hosts in long.items() if len(hosts) == 1}
+
+
+def pods_of_nodes(rows: Iterable[PodPlace]) -> dict[str, frozenset[str]]:
+    """The pods of each node; one that moved is of neither, and one that is called like its node is that itself."""
+    places: dict[str, set[str]] = {}
+    for row in rows:
+        places.setdefault(short_name(row.pod), set()).add(short_name(row.node))
+    found: dict[str, set[str]] = {}
+    for pod, nodes in places.items():
+        if len(nodes) == 1 and pod not in nodes:
+            found.setdefault(next(iter(nodes)), set()).add(pod)
+    return {node: frozenset(pods) for node, pods in found.items()}

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
+from whichrank.model.host_lists import by_numbers
 from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, ProcessExit
 from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, WorldPlace
-from whichrank.records.placement import Placement
+from whichrank.records.placement import Layout, Placement
 from whichrank.records.stack import ProcessStack, main_thread
+from whichrank.timeline.identity import layouts as launched
 from whichrank.timeline.identity.runs import LARGEST_WORLD
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 # Processes that launch ranks; their stacks are no rank's.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
 _DIFFERS = re.compile(r"\d+|(?<=[-_.])[a-z](?![a-z])")
-_NUMBERS = re.compile(r"(\d{1,18})")
 _PLACE = re.compile(r"(?:^|[\s:])[A-Za-z]{1,20}_TP(\d{1,4})$")
 """`sglang::scheduler_TP0`, `VLLM::Worker_TP1`."""
 _PART = late(r"[a-z0-9]+")
@@ -54,6 +55,8 @@ class People(Struct):
     world: int = 0
     """0 where nothing says how many ranks there are."""
     by_rank: dict[int, Process] = field(default_factory=dict)
+    pods: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Node -> its pods, which are the hosts that the job knows."""
     _by_pid: dict[int, set[int]] = field(default_factory=dict)
     """Pid -> ranks; more than one when hosts reuse pids."""
 
@@ -76,7 +79,11 @@ class People(Struct):
         return next(iter(found)) if len(found) == 1 else None
 
     def ranks_on(self, host: str) -> tuple[int, ...]:
-        """All ranks that are known to run on a host."""
+        """All ranks that are known to run on a host, or in the pods of a node."""
+        pods = self.pods.get(short_name(host), ())
+        return self._ranks_on(host) or tuple(sorted({rank for pod in pods for rank in self._ranks_on(pod)}))
+
+    def _ranks_on(self, host: str) -> tuple[int, ...]:
         found = tuple(sorted(rank for rank, process in self.by_rank.items() if _same_host(process.host, host)))
         # A pod `train-xl-worker-2` calls itself `worker-2`.
         longer = f"-{short_name(host)}"
@@ -137,10 +144,12 @@ def meet(
     ras: Sequence[RasReport],
     events: Sequence[Event],
     stacks: Sequence[ProcessStack],
-    placements: Sequence[Placement] = (),
+    stated: Sequence[Placement | Layout] = (),
     hosts: Iterable[str] = (),
 ) -> People:
-    """Put together what every source says of pids, hosts and ranks; `hosts` are known without their ranks."""
+    """Put together what every source says of pids, hosts and ranks; `stated` is what was written down of it, `hosts`
+    are known without their ranks."""
+    placements = [place for place in stated if isinstance(place, Placement)]
     people = People(world=max([world, *_sizes(nccl, ras, events), *_listed(placements)], default=0))
     # "localhost" names a host only where nothing else does.
     events = sorted(events, key=lambda event: event.host == "localhost")
@@ -149,6 +158,8 @@ def meet(
     for event in events:
         if event.rank is not None:
             people.note(event.rank, pid=event.pid if not isinstance(event, ElasticSignal) else None, host=event.host)
+    told = max([world, *_sizes(nccl, ras, [event for event in events if isinstance(event, _TELL_SIZE)])], default=0)
+    _by_launch(people, [launch for launch in stated if isinstance(launch, Layout)], events, told)
     for number in dumped:
         people.note(number)
     for stack in stacks:
@@ -222,6 +233,22 @@ def _by_list(people: People, placements: Sequence[Placement], hosts: Iterable[st
         )
 
 
+def _by_launch(people: People, layouts: Sequence[Layout], events: Sequence[Event], told: int) -> None:
+    """The hosts of ranks by the launch, unless one is known elsewhere, or there are more ranks than it starts; and how
+    many ranks there are where the job itself has not `told` it."""
+    if not layouts:
+        return
+    size = launched.world_of(layouts)
+    if not told and people.world < size <= LARGEST_WORLD:
+        people.world = size
+    found = launched.places(layouts, [event for event in events if isinstance(event, ProcessExit)])
+    known = {rank: host for rank in found if (host := people.host_of(rank)) and host != "localhost"}
+    fits = all(_same_host(host, found[rank][0]) for rank, host in known.items())
+    if found and fits and people.world <= max(size, 1 + max(found)) <= LARGEST_WORLD:
+        for rank, (host, local) in found.items():
+            people.note(rank, host=host, local_rank=local)
+
+
 def _listed(placements: Sequence[Placement]) -> list[int]:
     return [place.rank + 1 for place in placements if place.rank <= LARGEST_WORLD]
 
@@ -269,15 +296,10 @@ def _last_host_left(people: People, hosts: Iterable[str]) -> None:
         return
     (name,) = free
     ordered = sorted({**blocks, name: ranks}.items(), key=lambda item: item[1][0])
-    in_order = [host for host, _ in ordered] == sorted((host for host, _ in ordered), key=_by_numbers)
+    in_order = [host for host, _ in ordered] == sorted((host for host, _ in ordered), key=by_numbers)
     if in_order and [rank for _, block in ordered for rank in block] == list(range(people.world)):
         for rank in ranks:
             people.note(rank, host=free[name])
-
-
-def _by_numbers(name: str) -> list[tuple[int, str]]:
-    """Sorts names with their numbers as numbers."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(name)]
 
 
 def _built_alike(people: People) -> None:

@@ -58,6 +58,8 @@ _CHECKS = ("check_ddp_consistency", "_check_grad_norms")
 """Functions of trainers that compare the ranks: what they raise is told by the rule on what differs."""
 _CARRIED = re.compile(r"Caught \w{1,60} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """torch raises the exception of another process or thread again; the original follows below it."""
+_OF_RANKS = re.compile(r"\branks: ?(?:dict_keys\()?\[(\d{1,7}(?:, ?\d{1,7}){0,4095})\]")
+"""How torch's distributed checkpoint says who failed: `CheckpointException ranks:dict_keys([4, 5])`."""
 _ORIGINAL_LINES = 400
 _NEXT = 256
 """Exceptions of other ranks that may stand between in one file."""
@@ -93,6 +95,8 @@ def nature(event: Event) -> Nature:
         return "ended"
     if name in _LAUNCHER and (name != "CalledProcessError" or LAUNCHED.search(words)):
         return "launcher"
+    if (named := ranks_named(event)) and event.rank not in (None, *named):
+        return "loss"
     if _is_known(event, name, words):
         return "known"
     if at_the_store(event):
@@ -100,6 +104,12 @@ def nature(event: Event) -> Nature:
     if name in _LOSS_TYPES or name.startswith("Rendezvous") or any(phrase in words for phrase in _LOSS_WORDS):
         return "loss"
     return "own"
+
+
+def ranks_named(event: Traceback) -> tuple[int, ...]:
+    """The ranks that failed, where an exception is raised on all of them for some."""
+    match = _OF_RANKS.search(event.message)
+    return tuple(int(rank) for rank in match[1].split(",")) if match else ()
 
 
 def _is_known(event: Event, name: str, words: str) -> bool:

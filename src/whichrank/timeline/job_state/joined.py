@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import CodePlace, Finding, Subject
+from whichrank.model.grades import Grade
 from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError
 from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state.trials import said_category
+from whichrank.timeline.job_state.versions import odd_hosts
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -31,10 +33,15 @@ _OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resour
 _OF_A_PROCESS = ("cuda-fault", "gpu-hardware")
 """What fails in a process fails on its host."""
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
+_LOSES_THE_HOST = ("host-lost",)
 """What is wrong with such a host is wrong for all of its ranks."""
 _OF_A_MACHINE = ("pcie-p2p",)
 """What is between two GPUs is in one machine."""
 _ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
+_GPU = late(
+    r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b|\bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+)
+"""A bus address, or the driver's name of a GPU."""
 _PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[A-Za-z][\w.-]{1,253}(?=<\d))")
 _REMOTE = "remote process exited"
 _NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
@@ -53,8 +60,8 @@ _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
     joins = (
-        _among_peers, _of_some_hosts, _of_host, _named_by_all, _of_whom, _with_ranks_of_host, _with_host_of_ranks,
-        _on_the_only_host, _called, _observed, _while_handling,
+        _among_peers, _of_some_hosts, _at_address, _of_another_version, _of_host, _named_by_all, _of_whom,
+        _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host, _called, _observed, _while_handling,
     )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
@@ -75,6 +82,31 @@ def _of_some_hosts(case: Case, finding: Finding) -> Finding:
     if finding.cause != "clock-skew" or len(hosts) < 2 or hosts != hosts_spoken_of(case) | hosts:
         return finding
     return replace(finding, subject=replace(finding.subject, hosts=()))
+
+
+def _at_address(case: Case, finding: Finding) -> Finding:
+    """The rank on the GPU whose address the evidence names, where it names one and the finding nobody."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    if cause is None or cause.family not in _OF_A_PROCESS or subject.ranks or subject.candidates or subject.gpus:
+        return finding
+    named = {(ref.host, device.lower()) for ref in finding.evidence for device in _GPU.findall(ref.quote)}
+    if len(named) != 1:
+        return finding
+    host, device = named.pop()
+    gpu, ranks = case.hardware.gpu(host, device), case.hardware.ranks_on(host, device)
+    gpus = (gpu,) if gpu is not None and gpu.host else ()
+    if len(ranks) != 1:
+        return replace(finding, subject=replace(subject, gpus=gpus))
+    others = tuple(rank for rank in range(case.world) if rank not in ranks)
+    return replace(finding, subject=replace(subject, ranks=ranks, gpus=gpus), victims=finding.victims or others)
+
+
+def _of_another_version(case: Case, finding: Finding) -> Finding:
+    """The host that runs another version than the others, where versions are at fault and the finding names nobody."""
+    if finding.subject != Subject(code=finding.subject.code):
+        return finding
+    hosts = odd_hosts(case, finding.cause)
+    return replace(finding, subject=replace(finding.subject, hosts=hosts)) if hosts else finding
 
 
 def _of_host(case: Case, finding: Finding) -> Finding:
@@ -167,7 +199,8 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
     ranks = ranks or tuple(rank for rank in _failed_themselves(case) if case.people.host_of(rank) is None)
     if not ranks or len(ranks) >= case.world:
         return finding
-    if cause.family in _OF_THE_WHOLE_HOST or (cause.family in _OF_ONE_HOST and _all_others_wait(case, ranks)):
+    whole = cause.family in _OF_THE_WHOLE_HOST or (cause.slug in _LOSES_THE_HOST and finding.grade > Grade.HINTS)
+    if whole or (cause.family in _OF_ONE_HOST and _all_others_wait(case, ranks)):
         others = tuple(r for r in range(case.world) if r not in ranks)
         return replace(finding, subject=replace(subject, ranks=ranks), victims=finding.victims or others)
     return replace(finding, subject=replace(subject, candidates=ranks)) if cause.family in _OF_ONE_HOST else finding

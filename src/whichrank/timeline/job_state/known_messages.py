@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from whichrank.facts.messages import Role, Signature, ids_of, signatures
 from whichrank.model.grades import Grade
+from whichrank.model.host_lists import expand
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError, PeerClosed
 from whichrank.records.events.messages import KnownMessage
@@ -72,6 +73,12 @@ def grade(speaking: Iterable[Seen]) -> Grade:
 def address(peer: str) -> str:
     """An address without its port."""
     return _PORT.sub("", peer.strip("[]"))
+
+
+def peers(speaking: Iterable[Seen]) -> tuple[str, ...]:
+    """The other sides that these messages name, each host of a list by itself."""
+    named = {address(told) for s in speaking if (told := s.group("peer"))}
+    return tuple(sorted({host for text in named for host in expand(text)}))
 
 
 def timed_out(case: Case) -> list[Statement]:

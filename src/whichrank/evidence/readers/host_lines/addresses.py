@@ -1,5 +1,5 @@
 """Whose addresses are whose: interfaces with their addresses (`ip -br addr`, `ip -o addr`, and what people shorten them
-to), and the names of addresses (`getent hosts`, /etc/hosts)."""
+to), the names of addresses (`getent hosts`, /etc/hosts), and what people call hosts for short (`node1 = gpu-h02`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from whichrank.evidence.text.host_marks import host_above
 from whichrank.evidence.text.host_of_path import host_of_path
+from whichrank.evidence.text.own_prefix import NO_HOST
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.records.host import HostName
@@ -29,6 +30,14 @@ _SPOKEN_OF = re.compile(rf"(?<![\w.-])(?=\S{{0,62}}[\d-])([A-Za-z][\w.-]{{1,62}}
 _NAME = r"[A-Za-z][\w.-]{1,252}"
 _NAMED = re.compile(rf"\s{{0,8}}({_ADDRESS})[ \t]{{1,40}}({_NAME}(?:[ \t]{{1,8}}{_NAME}){{0,5}})\s{{0,8}}$")
 """`10.0.0.7   node7.lan node7`."""
+_SHORT = r"(?:node|host|worker|machine|server|pod)[_-]?\d{1,5}"
+_LONG = rf"(?!{_SHORT}\b)(?=[\w.-]{{0,60}}\d)[A-Za-z][\w.-]{{1,60}}"
+_CALLED = re.compile(
+    rf"(?:^|[\s,;(])(?:(?P<short>{_SHORT}) ?(?:=|->) ?(?P<name>{_LONG})"
+    rf"|(?P<name_first>{_LONG}) ?(?:=|->) ?(?P<short_last>{_SHORT}))(?=[\s,;)]|$)"
+)
+"""`gpu-h02 = node1 (ranks 4-7)`, `node1=gpu-h02`."""
+_SHORT_WITHIN = re.compile(rf"{_SHORT} ?(?:=|->) ?[A-Za-z]|[\w.-] ?(?:=|->) ?{_SHORT}".encode())
 _LISTS = (b"inet ", b" UP ", b" DOWN ", b" UNKNOWN ")
 _TABLES = (b"getent", b"/etc/hosts", b"localhost")
 """One of these stands where interfaces are listed, or addresses are named."""
@@ -38,7 +47,9 @@ def fits(head: bytes, name: str) -> bool:
     """Whether the beginning lists an interface with its address, or is of a table of names."""
     lists, tables = any(map(head.__contains__, _LISTS)), _of_names(head, name)
     lines = [line[:_LONGEST] for line in head.decode("utf-8", "replace").split("\n")] if lists or tables else []
-    return (lists and any(map(_LISTED.search, lines))) or (tables and any(map(_NAMED.match, lines)))
+    if (lists and any(map(_LISTED.search, lines))) or (tables and any(map(_NAMED.match, lines))):
+        return True
+    return _SHORT_WITHIN.search(head) is not None
 
 
 def _of_names(head: bytes, name: str) -> bool:
@@ -74,7 +85,22 @@ def read(item: Item) -> list[PortState | HostName]:
         if names and (row := _NAMED.match(line)):
             ref = Ref(item.label, f"line {number}", line.strip()[:300])
             found.append(HostName(ref, row[1], tuple(row[2].split())))
-    return found
+    return [*found, *_called(item, text)]
+
+
+def _called(item: Item, text: str) -> list[HostName]:
+    """What hosts are called for short: two of them or more, each with one name, and no name twice."""
+    told: dict[tuple[str, str], Ref] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        maybe = len(told) < _MOST and ("=" in line or "->" in line)
+        for match in _CALLED.finditer(line[:_LONGEST]) if maybe else ():
+            pair = (match["short"] or match["short_last"], match["name"] or match["name_first"])
+            if not NO_HOST.match(pair[1]):
+                told.setdefault(pair, Ref(item.label, f"line {number}", line.strip()[:300]))
+    shorts, names = {short for short, _ in told}, {name for _, name in told}
+    if not 1 < len(told) == len(shorts) == len(names):
+        return []
+    return [HostName(ref, short, (name,)) for (short, name), ref in told.items()]
 
 
 def _now_of(found: list[PortState | HostName], spoken_of: tuple[str, str, int], ref: Ref) -> str:

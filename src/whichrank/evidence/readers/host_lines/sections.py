@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from whichrank.evidence.text.host_marks import Mark, ends, mark_of
+from whichrank.evidence.text.host_marks import NODE, Mark, ends, mark_of
 from whichrank.evidence.text.plain_lines import plain_lines
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
@@ -34,6 +34,8 @@ def read(item: Item) -> list[HostSection | HostName]:
     host, rank = Mark(None), Mark(None)
     """What the lines are below."""
     for number, line, mark in _marks(plain_lines(item)):
+        if mark.mark == NODE and host.mark == "$":
+            continue  # somebody asked for this pod: the job goes by its name
         if mark.host is not None:
             host = rank = mark
         elif mark.names:

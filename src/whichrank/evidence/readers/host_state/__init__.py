@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from whichrank.evidence.text.host_marks import mark_of
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.plain_lines import plain_lines, reading_of
 from whichrank.evidence.text.text_file import at_line_start, begins_line, is_text
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 NAME = "host_state"
 
-_LONGEST = 4096
+_LONGEST, _HEADING = 4096, 300
+_MOST_PARTS = 1024
 _SHAPES = at_line_start(
     rb"(?:max locked memory|open files|core file size)\s+\(|Limit\s+Soft Limit\s+Hard Limit",
     rb"\s{0,8}ulimit -[a-zA-Z] {0,3}[:=]? {0,3}(?:\d|unl)",
@@ -36,17 +38,22 @@ def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 
 def read(item: Item) -> Reading:
-    """One `HostState` for all that the file says."""
+    """One `HostState` for all that the file says, or for what it says below each heading or prompt of a host."""
     from whichrank.evidence.readers.host_state.tables import Tables  # many patterns, and most evidence has none
 
-    tables = Tables()
+    parts, host = [Tables()], None
     for number, line in plain_lines(item):
-        tables.feed(number, line[:_LONGEST])
-    tables.end_status()
-    state = _state(item, tables)
-    if state is None:
+        mark = mark_of(line[:_HEADING])
+        if mark is not None and mark.host not in (None, host) and len(parts) < _MOST_PARTS:
+            parts.append(Tables())
+            host = mark.host
+        parts[-1].feed(number, line[:_LONGEST])
+    for tables in parts:
+        tables.end_status()
+    states = [state for tables in parts if (state := _state(item, tables)) is not None]
+    if not states:
         return Reading([], "ignored", "no table of a host in it")
-    return reading_of(item, [state])
+    return reading_of(item, states)
 
 
 def _state(item: Item, tables: Tables) -> HostState | None:
@@ -56,7 +63,8 @@ def _state(item: Item, tables: Tables) -> HostState | None:
         return None
     host = tables.host or host_of_path(item.label)
     in_path = _PID_IN_PATH.search(item.label[-512:])
-    line, words = next(iter(tables.places.values()), (1, item.label.rsplit("/", 1)[-1]))
+    rows = [row.line for row in tables.file_systems[:1]] + [row.line for row in tables.processes[:1]]
+    line, words = next(iter(tables.places.values()), (min(rows, default=1), item.label.rsplit("/", 1)[-1]))
     return HostState(
         Ref(item.label, f"line {line}", words, None, host),
         host,

@@ -1,7 +1,8 @@
 """Values per rank or host, as trainers, timers and people print them: step times, waits, rates, checksums.
 
 Three shapes, whatever the program: a table with a column for the rank or the host; a heading with one row per rank
-below it (`rank 3: 212.4`); lines that begin with a rank and go on with names and values.
+below it (`rank 3: 212.4`); lines that begin with a rank and go on with names and values. And the ranks with the least
+and the most, as Megatron prints them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
+from whichrank.evidence.readers.rank_values.extremes import extremes
 from whichrank.evidence.readers.rank_values.rows import MOST, measuring, rows
 from whichrank.evidence.readers.rank_values.tables import tables
 from whichrank.evidence.text.prefixes import Clock, clock_of
@@ -25,12 +27,13 @@ _LARGEST, _END = 1 << 20, 1 << 18
 """Of a longer text the end is read: what was measured last."""
 _MOST_RANKS = 1 << 18
 """Ranks of all values together."""
-_MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d")
-_MEMBERS = (b"rank", b"host", b"node", b"worker")
+_MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d|/Rnk: ")
+_MEMBERS = (b"rank", b"/rnk: ", b"host", b"node", b"worker")
 _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
     rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops| d?t_[a-z])"
     rb"|rank\s{0,4}\d{1,7}\s?[:|=]\s{0,8}\d|(?:ms|time|sha1|sum|hash)\W[^\n]{0,80}\brank"
+    rb"|/Rnk: \d| Ranks with (?:low|high)est "
     rb"|\branks? \d{1,7}-\d{1,7}\b[^\n]{0,80}?=\d"
     rb"|\]\[\d{1,6}\][^\n]{0,80}(?:time|\dm?s\b|sha|md5|hash|sum|crc)"
 )
@@ -55,7 +58,7 @@ def read(item: Item) -> Reading:
     if not _may_be_worth(data.lower()) or not _WORTH.search(data):
         return Reading([], "ignored", "no values by rank")
     lines = _lines(data, first)
-    found = chain(tables(lines), rows(lines, _clock(item), measuring(data, first)))
+    found = chain(tables(lines), extremes(lines), rows(lines, _clock(item), measuring(data, first)))
     cells = sorted(_bounded(found), key=lambda cell: cell.line)
     members = {cell.member for cell in cells}
     if len(members) < 2:

@@ -100,7 +100,7 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock, measure: frozenset[int]
             continue
         voice = listen(line.encode(), clock)
         text = voice.text
-        if row := _ROW.fullmatch(text):
+        if row := _ROW.fullmatch(text) or _ROW.fullmatch(line):  # the rank may have been taken for a prefix
             kind = quantity(name, timed=timed or bool(row["unit"])) if name or timed or row["unit"] else None
             if kind is not None:
                 member = Member((int(row["rank"]),))

@@ -79,7 +79,8 @@ def _spawned(text: str) -> Event | None:
 
 def _slurm(text: str) -> Event | None:
     if match := _CANCELLED.search(text):
-        return JobEnded(reason=match[2].strip() or "cancelled", by="slurm", host=match[1])
+        reason = match[2].strip() or "cancelled"
+        return JobEnded(reason=reason, by="slurm", teller=match[1])
     if "oom_kill" in text or "oom-kill" in text:
         return HostOutOfMemory(by="slurm", reason=text[:300].strip())
     match = _SRUN.search(text)

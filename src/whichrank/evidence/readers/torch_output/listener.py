@@ -298,7 +298,7 @@ class Hearing:
         if event.pid is None:
             event.pid, event.place = voice.pid, voice.place
         event.ref = Ref(self._source, f"line {number}", voice.text.strip()[:400], rank, event.host)
-        event.line, event.time_ns = number, voice.time_ns
+        event.line, event.time_ns, event.task = number, voice.time_ns, voice.task
         event.after_ns = None if voice.time_ns is not None else self.newest
         self.keeper.add(event)
 

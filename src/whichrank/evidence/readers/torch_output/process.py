@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from whichrank.evidence.readers.torch_output.found import Matcher, Read, number_after, number_list
 from whichrank.records.events.base import Event
 from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, DdpError, NativeCrash
+from whichrank.records.events.run_state import CheckpointLoad
 
 _GRAD_INDICES = re.compile(r"indices which did not receive grad for rank (\d{1,7}): ([\d ]{1,8000})")
 _GRAD_NAMES = re.compile(r"Parameters which did not receive grad for rank (\d{1,7}): (.{1,8000})")
@@ -201,7 +202,31 @@ def _worker_died(text: str) -> Event | None:
     )
 
 
+_NO_CHECKPOINT = re.compile(
+    r"skip checkpoint load|will not load any checkpoints?"
+    r"|\b[Nn]o checkpoint found\b.{0,120}?(?:from scratch|from random|initiali[sz]|fresh|step 0\b)"
+)
+"""DeepSpeed, Megatron, and what scripts say."""
+_CHECKPOINT = re.compile(
+    r"\bloading checkpoint: \S|\bloaded checkpoint\b|\bsuccessfully loaded \S{0,200}(?:ckpt|checkpoint)"
+    r"|\b[Rr]esum(?:ed|ing) (?:training )?from checkpoint\b"
+)
+
+
+def _checkpoint(text: str) -> Event | None:
+    if _NO_CHECKPOINT.search(text):
+        return CheckpointLoad(found=False)
+    return CheckpointLoad() if _CHECKPOINT.search(text) else None
+
+
 MATCHERS: tuple[Matcher, ...] = (
+    ("skip checkpoint load", _checkpoint),
+    ("not load any checkpoint", _checkpoint),
+    ("o checkpoint found", _checkpoint),
+    ("loading checkpoint: ", _checkpoint),
+    ("loaded checkpoint", _checkpoint),
+    ("successfully loaded ", _checkpoint),
+    ("from checkpoint", _checkpoint),
     ("Expected to have finished reduction", lambda _: DdpError(what="unused")),
     ("did not receive grad for rank", _unused),
     ("to mark a variable ready only once", _twice),

@@ -1,0 +1,68 @@
+"""Which host every rank is on, by how the job was launched: number of the node, processes on each node, local rank.
+
+The number of a node counts where the scheduler gives it and the launcher takes it, or where the host itself says it.
+Agents that meet without such a number get theirs in an order that nobody can foresee. All texts must agree with each
+other, and with what is known of single ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from whichrank.records.events.launchers import ProcessExit
+from whichrank.records.placement import Layout
+
+Places = dict[int, tuple[str, int]]
+"""Host and local rank of each rank."""
+
+
+def world_of(layouts: Iterable[Layout]) -> int:
+    """How many ranks the launches state; 0 where they differ, or don't say."""
+    told = {layout.world for layout in layouts if layout.world}
+    return told.pop() if len(told) == 1 else 0
+
+
+def store_of(layouts: Iterable[Layout]) -> str:
+    """The host at which all launches meet."""
+    told = {layout.store for layout in layouts if layout.store}
+    return told.pop() if len(told) == 1 else ""
+
+
+def places(layouts: Sequence[Layout], exits: Iterable[ProcessExit]) -> Places:
+    """Every rank of the hosts of which the number is known."""
+    per_host = {layout.per_host for layout in layouts if layout.per_host}
+    if len(per_host) != 1:
+        return {}
+    (count,) = per_host
+    return {
+        number * count + local: (host, local)
+        for host, number in numbers(layouts, exits).items()
+        for local in range(count)
+    }
+
+
+def numbers(layouts: Sequence[Layout], exits: Iterable[ProcessExit]) -> dict[str, int]:
+    """Hosts with the numbers of their nodes."""
+    found: dict[str, int] = {}
+    sure = any(layout.by_scheduler for layout in layouts)
+    lists = {layout.hosts for layout in layouts if layout.hosts}
+    tasks = _of_tasks(exits) if any(layout.one_task for layout in layouts) else {}
+    ways = [layout.numbered for layout in layouts if layout.numbered]
+    if sure and len(lists) == 1:
+        ways.append({host: number for number, host in enumerate(lists.pop())})
+    if sure and tasks:
+        ways.append(tasks)
+    for way in ways:
+        for host, number in way.items():
+            if found.setdefault(host, number) != number:
+                return {}
+    nodes = {layout.nodes for layout in layouts if layout.nodes}
+    fits = len(set(found.values())) == len(found) and all(max(found.values(), default=0) < count for count in nodes)
+    return found if fits else {}
+
+
+def _of_tasks(exits: Iterable[ProcessExit]) -> dict[str, int]:
+    """Hosts with the one task that each of them ran."""
+    told = {(event.host, task) for event in exits if event.host for task in event.tasks}
+    hosts, tasks = {host for host, _ in told}, {task for _, task in told}
+    return dict(sorted(told)) if len(hosts) == len(tasks) == len(told) else {}
