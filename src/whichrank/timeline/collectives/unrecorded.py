@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from whichrank.model.evidence import Ref
 from whichrank.records.dump import Frame
-from whichrank.records.events.collectives import MESSAGES, InOperation
+from whichrank.records.events.collectives import MESSAGES, InOperation, StoodStill
+from whichrank.records.events.launchers import ProcessLeft
+from whichrank.records.events.startup import GroupTeardown
 from whichrank.records.outline import Loop
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.troubles.loops import left
@@ -56,6 +59,16 @@ def in_new_group(case: Case) -> list[int]:
     finished = int(case.lineup.done.sum()) if case.lineup is not None else 0
     making = [rank for rank, activity in case.activities.items() if activity.doing == "starting"]
     return making if finished >= _FINISHED and len(making) > 1 else []
+
+
+def ended_before_new_group(case: Case) -> dict[int, Ref]:
+    """Ranks that ended well while all others make a group, or stand between the old one and it; with what says so."""
+    making = in_new_group(case)
+    ended = {event.rank: event.ref for event in case.events(ProcessLeft) if event.rank is not None}
+    between = {event.rank for event in case.events(GroupTeardown) if event.what == "destroyed"}
+    stand = {event.rank for event in case.events(StoodStill)} | between | set(making)
+    everybody = set(range(case.world)) == stand | ended.keys()
+    return ended if making and everybody and not stand & ended.keys() else {}
 
 
 def without_new_group(case: Case) -> tuple[int, ...]:

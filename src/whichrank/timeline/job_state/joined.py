@@ -48,6 +48,8 @@ _NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unrea
 _RAISED = "rank-exception"
 _OF_THE_LOOP = ("StopIteration", "StopAsyncIteration", "GeneratorExit", "Empty", "Full")
 """Exceptions that say that something is over, and not that anything is wrong."""
+_HELD = ("FileExistsError", "BlockingIOError", "AlreadyLocked", "LockTimeout")
+"""Exceptions of those who come to a lock that somebody holds."""
 _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface", "launch-rendezvous")
 _SPOILS = ("pcie-p2p",)
 """Copies between GPUs that go wrong stop a job, or spoil what it computes."""
@@ -61,7 +63,8 @@ def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
     joins = (
         _among_peers, _of_some_hosts, _at_address, _of_another_version, _of_host, _named_by_all, _of_whom,
-        _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host, _called, _observed, _while_handling,
+        _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host, _called, _observed, _waits_for_a_lock,
+        _while_handling,
     )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
@@ -300,6 +303,39 @@ def _before(end: Statement, waited: Sequence[Event]) -> bool:
     return end.event is None or not lines or end.event.line < min(lines)
 
 
+def _tries_again(case: Case, rank: int) -> bool:
+    """Whether a rank stands in the loop in which the exception was raised that it handles: it tries again."""
+    told, activity = case.handling.get(rank), case.activities.get(rank)
+    if told is None or activity is None or activity.place is None or activity.doing == "waiting":
+        return False
+    raised, place = told[0].frame, activity.place
+    if (raised.file, raised.function) != (place.file, place.function):
+        return False
+    return any(loop.holds(raised.line) and loop.holds(place.line) for loop in case.outline.loops.get(place.file, ()))
+
+
+def _waits_for_a_lock(case: Case, finding: Finding) -> Finding:
+    """A rank that is stuck in a loop in which it tries again to create a file that is there waits for who made it."""
+    cause = causes().get(finding.cause)
+    if cause is None or cause.family != "slow-rank" or finding.category != "hang" or len(finding.subject.ranks) != 1:
+        return finding
+    (rank,) = finding.subject.ranks
+    if not _tries_again(case, rank) or case.handling[rank][0].type not in _HELD:
+        return finding
+    error, ref = case.handling[rank]
+    raised = CodePlace(error.frame.file, error.frame.line, error.frame.function, rank)
+    return replace(
+        finding,
+        cause="stale-lock-or-store",
+        message=f"{finding.message[:-1]}; it tries again and again, with {error.type} at {raised}: {error.text}.",
+        evidence=(ref, *finding.evidence),
+        fix=(
+            "Look who made that file: a job that was killed leaves its lock behind. Remove it if nobody holds it.",
+            "Use a lock that ends with its process (flock), or write the process into it and check whether it lives.",
+        ),
+    )
+
+
 def _while_handling(case: Case, finding: Finding) -> Finding:
     """A rank that went another way while it handled an exception went there because of it."""
     cause = causes().get(finding.cause)
@@ -308,6 +344,8 @@ def _while_handling(case: Case, finding: Finding) -> Finding:
     handling = {rank: told for rank, told in case.handling.items() if told[0].type not in _OF_THE_LOOP}
     meant = finding.subject.ranks or tuple(rank for rank in finding.subject.candidates if rank in handling)
     if not meant or not handling.keys() >= set(meant) or len(handling) * 2 > max(case.world, 2):
+        return finding
+    if any(_tries_again(case, rank) for rank in meant):
         return finding
     error, ref = handling[meant[0]]
     raised = CodePlace(error.frame.file, error.frame.line, error.frame.function, meant[0])

@@ -34,7 +34,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
@@ -55,6 +56,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     making = unrecorded.in_new_group(case) or _in_one_first_call(case)
     if not making:
         return []
+    if ended := unrecorded.ended_before_new_group(case):
+        return [_gone(case, making, ended)]
     held = _held(case)
     holders = _holders(held)
     together = {_function(case, rank) for rank in holders} - {
@@ -105,6 +108,23 @@ def _near(case: Case, holders: set[int]) -> set[int]:
 def _function(case: Case, rank: int) -> str | None:
     activity = case.activities.get(rank)
     return activity.place.function if activity is not None and activity.place is not None else None
+
+
+def _gone(case: Case, making: list[int], ended: dict[int, Ref]) -> Finding:
+    made = case.activities[making[0]].place
+    ranks = tuple(sorted(ended))
+    message = (
+        f"{wording.ranks_text(ranks).capitalize()} ended well while {wording.ranks_text(making)} wait in the making of "
+        f"a process group{f' at {made}' if made is not None else ''}, which takes every rank."
+    )
+    found = _found(case, message, ranks, (made,) if made is not None else (), tuple(making[:2]))
+    return replace(
+        found,
+        evidence=(*ended.values(), *found.evidence)[:4],
+        victims=tuple(rank for rank in range(case.world) if rank not in ended),
+        alternatives=(Alternative("missing-rank-at-init", "the group may be meant for fewer ranks"),),
+        fix=("Let every rank reach the new group: decide on all ranks together whether one has nothing to do.", *_FIX),
+    )
 
 
 def _not_called(case: Case, making: list[int], absent: tuple[int, ...]) -> Finding:

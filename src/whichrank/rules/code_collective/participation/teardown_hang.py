@@ -38,6 +38,7 @@ from whichrank.records.events.startup import GroupTeardown
 from whichrank.records.stack import ProcessStack, ThreadStack, innermost_user_frame, main_thread
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import unrecorded
 from whichrank.timeline.collectives.stuck import only_stack, ref_of, stack_ref, suspects_by_record
 from whichrank.timeline.job_state import deaths
 from whichrank.timeline.job_state.activity import of_process
@@ -71,7 +72,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     left_already -= in_stack.keys()
     if not in_stack and (only := only_stack(case)) is not None and of_process(only[0]).doing == "leaving":
         return [_unnamed(only[0])]
-    if not in_stack or case.troubles:
+    if not in_stack or case.troubles or unrecorded.ended_before_new_group(case):
         return []
     if waiting and len(in_stack) < len(waiting):
         return [_finding(case, in_stack, waiting, Grade.SUPPORTS)]
