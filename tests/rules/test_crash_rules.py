@@ -529,3 +529,20 @@ def test_nobody_is_named_where_only_two_are_left(tmp_path):
     (tmp_path / "case" / "dumps" / "rank_2").unlink()
     verdict = diagnose([tmp_path / "case"], jobs=1).verdict
     assert (verdict.cause, verdict.culprits.ranks) == ("size-mismatch", ())
+
+
+def test_a_crash_that_a_library_reports_on_the_host_of_one_task(tmp_path):
+    lines = [
+        "[c608-061:2760180:0:2760180] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x40)",
+        "==== backtrace (tid:2760180) ====",
+        "srun: error: c608-061: task 1: Segmentation fault (core dumped)",
+        "[rank3]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3356, remote process exited",
+        "srun: error: c608-071: task 3: Exited with exit code 1",
+    ]
+    (tmp_path / "slurm-1.out").write_text("\n".join(lines) + "\n")
+    (tmp_path / "job.sbatch").write_text(
+        "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --ntasks-per-node=1\nsrun python train.py\n"
+    )
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("rank-native-crash", (1,))
+    assert "SIGSEGV" in verdict.summary

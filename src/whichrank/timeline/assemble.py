@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -49,7 +49,7 @@ from whichrank.timeline.job_state.own_reports import without_own_reports
 from whichrank.timeline.job_state.trials import without_failed_trials
 
 if TYPE_CHECKING:
-    from whichrank.records.nccl import CommCalls, NcclProcess
+    from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
     from whichrank.timeline.identity.sections import Place
     from whichrank.timeline.steps.analysis import Steps
 
@@ -116,7 +116,7 @@ def build_case(records: Iterable[Any]) -> Case:
         looped_hosts=hosts_on_loopback(of_kind(told, "host.HostName")),
         headed_hosts=headed,
         host_clocks=clocks,
-        host_versions=[r for r in pile if isinstance(r, HostVersions)],
+        host_versions=[*(r for r in pile if isinstance(r, HostVersions)), *_versions_in(logs)],
         guards=of_kind(pile, "guard.GuardFile"),
         steps=_profiles(pile),
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
@@ -125,6 +125,17 @@ def build_case(records: Iterable[Any]) -> Case:
 
 def _processes_in(pile: Iterable[Any]) -> list[NcclProcess]:
     return [process for log in of_kind(pile, "nccl.NcclLog") for process in log.processes]
+
+
+def _versions_in(logs: Iterable[NcclLog]) -> Iterator[HostVersions]:
+    """A version that stands in the text of one host, on a line without its name, is of that host."""
+    for log in logs:
+        hosts = {process.host for process in log.processes}
+        host = hosts.pop() if len(hosts) == 1 else None
+        versions = {version.partition("+")[0] for version in log.versions}
+        if host and len(versions) == 1:
+            ref = Ref(log.source, "", f"NCCL version {log.versions[0]}", None, host)
+            yield HostVersions(ref, 0, {"nccl": versions.pop()}, host)
 
 
 def _hosts_in(pile: Sequence[Any]) -> set[str]:

@@ -80,7 +80,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = statements.first_to_fail([*told, *dead])
     if not signs or deaths.left_to_crash(case):
         return []
-    ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
+    ranks = statements.ranks_of(signs) or _ended_there(signs, died) or deaths.only_one_failed(case)
     number = next((n for s in signs if (n := _signal(s)) is not None), deaths.ABORT)
     between = _is_hooked(case)
     offered = (_SHM,) if number == 7 else (_HOOKED,) if between else ()
@@ -88,6 +88,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     name = deaths.SIGNALS.get(number, f"signal {number}")
     message = f"{building.who(case, ranks, signs)} crashed in native code ({name}){building.others(case, ranks)}."
     return [building.found(case, claim, signs, message, Grade.HINTS if between else _grade(number, bool(told)), ranks)]
+
+
+def _ended_there(signs: list[Statement], died: list[deaths.Death]) -> tuple[int, ...]:
+    """The one rank that a launcher saw die by the same signal on the host that speaks of it."""
+    told = {(_signal(sign), sign.host) for sign in signs}
+    there = {d.sign.rank for d in died if d.sign.host and (d.signal, d.sign.host) in told}
+    return tuple(rank for rank in there if rank is not None) if len(told) == len(there) == 1 else ()
 
 
 def _on_their_own(case: Case, signs: list[Statement], lost: set[int]) -> list[Statement]:

@@ -69,6 +69,8 @@ _WORKER = re.compile(
 _MPI_SIGNAL = re.compile(
     r"\[([\w.-]{1,253}):(\d{1,10})\] Signal: [A-Za-z][A-Za-z /]{0,40}(?:: \d{1,3})? \((\d{1,3})\)\s*$"
 )
+# UCX's: "[host:pid:0:tid] Caught signal 11 (Segmentation fault: address not mapped …)".
+_UCX_SIGNAL = re.compile(r"\[([\w.-]{1,253}):(\d{1,10}) {0,4}:\d{1,6}:\d{1,10}\] Caught signal (\d{1,3}) \(")
 _KILLED_SHELL = re.compile(
     r"^(?:.{0,200}: line \d{1,9}: {1,8}(\d{1,10}) )?(Killed|Aborted|Segmentation fault|Bus error|Terminated)"
     r"(?: {0,8}\(core dumped\))?(?:  .{0,500})?$"
@@ -180,10 +182,10 @@ def _shell(text: str) -> Event | None:
 
 
 def _mpi_signal(text: str) -> Event | None:
-    match = _MPI_SIGNAL.search(text)
+    match = _MPI_SIGNAL.search(text) or _UCX_SIGNAL.search(text)
     if match is None:
         return None
-    return NativeCrash(what="mpi", reason=match[0].strip(), signal=int(match[3]), pid=int(match[2]), host=match[1])
+    return NativeCrash(what="mpi", reason=text.strip()[:300], signal=int(match[3]), pid=int(match[2]), host=match[1])
 
 
 def _heap(text: str) -> Event | None:
@@ -248,6 +250,7 @@ MATCHERS: tuple[Matcher, ...] = (
     ("*** SIG", _crash("handler")),
     ("Process received signal", _crash("mpi")),
     ("] Signal: ", _mpi_signal),
+    ("] Caught signal ", _mpi_signal),
     ("Killed", _shell),
     ("Aborted", _shell),
     ("Segmentation fault", _shell),
