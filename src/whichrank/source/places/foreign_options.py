@@ -58,7 +58,7 @@ def check(shell: Interpreter, program: str, command: Sequence[Field], options: S
             continue
         following = given if equals else command[at + 1].text if at + 1 < len(command) else ""
         for name in _variables(following):
-            why = f"{option} is no option of {launcher} that hands over variables"
+            why = f"{launcher} has no option {option} that passes variables on"
             if takes := _TAKES.get((program, option)):
                 why = f"with {program} {option} takes {takes}"
             yield Lost(name, shell.ref(word.line), why, f"Write {fix}.".replace("NAME", name))
