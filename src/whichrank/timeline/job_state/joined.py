@@ -19,6 +19,7 @@ from whichrank.model.grades import Grade
 from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import NcclError
+from whichrank.records.events.launchers import ActorDied
 from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state.trials import said_category
@@ -62,9 +63,9 @@ _LEAVES_WAITING = ("gpu-fell-off-bus", "nvlink-fault")
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
     joins = (
-        _among_peers, _of_some_hosts, _at_address, _of_another_version, _of_host, _named_by_all, _of_whom,
-        _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host, _called, _observed, _waits_for_a_lock,
-        _while_handling,
+        _among_peers, _of_some_hosts, _at_address, _of_another_version, _of_the_actor, _of_host, _named_by_all,
+        _of_whom, _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host, _called, _observed,
+        _waits_for_a_lock, _while_handling,
     )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
@@ -110,6 +111,16 @@ def _of_another_version(case: Case, finding: Finding) -> Finding:
         return finding
     hosts = odd_hosts(case, finding.cause)
     return replace(finding, subject=replace(finding.subject, hosts=hosts)) if hosts else finding
+
+
+def _of_the_actor(case: Case, finding: Finding) -> Finding:
+    """The one actor whose end Ray records, where a process was killed and the finding names nobody."""
+    died = {event.rank for event in case.events(ActorDied)}
+    if finding.cause not in _KILLS or finding.subject != Subject(code=finding.subject.code) or len(died) != 1:
+        return finding
+    ranks = tuple(rank for rank in died if rank is not None)
+    told = case.events(ActorDied)[0].ref
+    return replace(finding, subject=replace(finding.subject, ranks=ranks), evidence=(*finding.evidence, told))
 
 
 def _of_host(case: Case, finding: Finding) -> Finding:
