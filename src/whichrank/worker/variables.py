@@ -35,7 +35,6 @@ _LIMIT_S = 1.0
 _NOT_FINITE = re.compile(
     r"(?<![a-z])(?:nans?|infs?|infinity|infinite)(?![a-z])|finite|FloatingPoint|diverge", re.IGNORECASE
 )
-_Values = Callable[[types.FrameType], Iterator["tuple[str, int | bool]"]]
 _COUNTED = (list, tuple, dict, set, frozenset)
 
 
@@ -60,7 +59,11 @@ def at_failure(rank: int, error: BaseException) -> str:
     return _told(rank, frames[::-1], _Finite().values if not_finite else _values)
 
 
-def _told(rank: int, frames: list[tuple[types.FrameType, int]], values: _Values) -> str:
+def _told(
+    rank: int,
+    frames: list[tuple[types.FrameType, int]],
+    values: Callable[[types.FrameType], Iterator[tuple[str, int | bool]]],
+) -> str:
     own = [(frame, line) for frame, line in frames if is_training_code(frame.f_code.co_filename)][:_DEPTH]
     told = [[f.f_code.co_filename, line, f.f_code.co_name, dict(islice(values(f), MOST))] for f, line in own]
     return json.dumps({MARK: 1, "rank": rank, "frames": told}) if told else ""
@@ -122,7 +125,7 @@ def _look(value: Any, found: list[bool]) -> None:
 def _attributes(value: object) -> list[tuple[object, object]]:
     """Of an object whose class the training code defines, or that argparse made; no property is run."""
     kind = type(value)
-    if isinstance(value, type | types.ModuleType | types.FunctionType):
+    if isinstance(value, (type, types.ModuleType, types.FunctionType)):
         return []
     defined = sys.modules.get(getattr(kind, "__module__", ""))
     file = getattr(defined, "__file__", None) or ""

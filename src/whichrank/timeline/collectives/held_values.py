@@ -11,12 +11,9 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from whichrank.model.evidence import Ref
-from whichrank.model.late_pattern import late
 from whichrank.records.outline import Outline
 from whichrank.records.variables import HeldFrame, Variables
 
-_LAST = late(r"(\w+)\)?$")
-_RANK = late(r"(?i)rank")
 _FEWEST = 3
 """Of two ranks that differ nobody knows which is right."""
 
@@ -70,9 +67,9 @@ def _odd(told: dict[int, Variables], lines: Outline, place: tuple[str, str], nam
 
 def _differs_by_itself(lines: Outline, file: str, name: str) -> bool:
     """`step`, `self.rank`, `len(losses)`: with how far a rank is, or by intent."""
-    plain = _LAST.search(name)
+    plain = name.replace("(", ".").rstrip(")").rpartition(".")[2]
     known = lines.counters.get(file, frozenset()) | lines.roles.get(file, frozenset())
-    return plain is None or plain[1] in known or _RANK.search(name) is not None
+    return plain in known or "rank" in name.lower()
 
 
 def _frame(held: Variables, place: tuple[str, str], name: str) -> HeldFrame | None:

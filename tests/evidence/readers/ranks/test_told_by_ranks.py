@@ -7,8 +7,7 @@ import json
 import pytest
 
 from tests.timeline.by_hand import Did, dump
-from whichrank.evidence.readers import frame_variables
-from whichrank.evidence.readers.group_members import read, sniff
+from whichrank.evidence.readers.told_by_ranks import read, sniff
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.records.dump import GroupMembers
@@ -50,8 +49,8 @@ def variables(tmp_path, frames):
     path = tmp_path / "rank_2.json"
     path.write_text(json.dumps({"whichrank_variables": 1, "rank": 2, "frames": frames}))
     item = Item(path, path.name, path.stat().st_size, 0)
-    assert frame_variables.sniff(item.head(), path.name)
-    return frame_variables.read(item).records
+    assert sniff(item.head(), path.name)
+    return read(item).records
 
 
 def test_numbers_are_kept_and_text_is_not(tmp_path):

@@ -11,11 +11,11 @@ import time
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from heapq import heappush, heappushpop
 from typing import cast
 
 import numpy as np
 
+from whichrank.evidence.readers.known_messages.kept import FIRST, LAST, Alike, Kept
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, UTF16, Chunk, Indices
 from whichrank.evidence.text.path_hint import PathHint, hint_of_path
@@ -32,8 +32,6 @@ from whichrank.records.nccl import NcclLog
 
 NAME = "known_messages"
 
-FIRST, LAST = 50, 50
-"""Messages kept per signature and process."""
 _SURE, _LOOKS = 16, 4096
 """Lines that look alike and are searched for everything, and looks that are told apart."""
 _SAME = 4
@@ -127,49 +125,6 @@ def of_records(item: Item, logs: Iterable[NcclLog]) -> Reading:
     return Reading(list(search.messages()), "complete" if search.messages() else "ignored")
 
 
-class _Kept:
-    """Messages of one signature by one process: the first and the last."""
-
-    __slots__ = ("count", "first", "last")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: list[KnownMessage] = []
-        self.last: list[tuple[int, int, KnownMessage]] = []
-        """A heap: lines that look alike are read later than others, and the nearest to the end are kept."""
-
-    def add(self, message: KnownMessage) -> bool:
-        """Keep it; whether more is kept than before."""
-        self.count += 1
-        item = (message.line, self.count, message)
-        if len(self.first) < FIRST:
-            self.first.append(message)
-        elif len(self.last) < LAST:
-            heappush(self.last, item)
-        else:
-            heappushpop(self.last, item)
-            return False
-        return True
-
-    def needs(self, line: int) -> bool:
-        """Whether a message in this line would be kept, where those behind it were read before."""
-        return len(self.last) < LAST or self.last[0][0] < line
-
-
-class _Alike:
-    """What was found in lines that look alike: after some of them nothing else is looked for."""
-
-    __slots__ = ("count", "found")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.found: dict[str, Signature] = {}
-
-    @property
-    def signatures(self) -> list[Signature]:
-        return sorted(self.found.values(), key=lambda signature: order()[signature.id])
-
-
 class Listener:
     """One pass over a file."""
 
@@ -187,11 +142,11 @@ class Listener:
         self._hint: PathHint = hint_of_path(item.label)
         self._clock = clock_of(item)
         self._newest: int | None = None
-        self._kept: dict[tuple[str, object], _Kept] = {}
+        self._kept: dict[tuple[str, object], Kept] = {}
         self._often = Often(FIRST)
         self._at_once = 0
         self._rest: deque[Held] = deque(maxlen=_AT_THE_END)
-        self._alike: dict[tuple[object, ...], _Alike] = {}
+        self._alike: dict[tuple[object, ...], Alike] = {}
         self._spent_s = 0.0
         self._beside: Sequence[bytes] = tuple(KNOWN.harmless)
         self._prose = False
@@ -260,7 +215,7 @@ class Listener:
         self._prose = False
         waiting = [*self._read_again(self._often.held()), *self._rest]
         for held in sorted(waiting, key=lambda line: line.number, reverse=True):
-            said = cast("list[_Kept] | None", held.said)
+            said = cast("list[Kept] | None", held.said)
             if said and not any(kept.needs(held.number) for kept in said):
                 for kept in said:
                     kept.count += 1 + held.skipped
@@ -293,11 +248,11 @@ class Listener:
         found = {signature.id: signature for word in words for signature in self._signatures.get(word, ())}
         return sorted(found.values(), key=lambda signature: order()[signature.id])
 
-    def _looking_like(self, line: bytes) -> _Alike:
+    def _looking_like(self, line: bytes) -> Alike:
         key = (self._prose, *look(line))
         known = self._alike.get(key)
         if known is None:
-            known = _Alike()
+            known = Alike()
             if len(self._alike) < _LOOKS:
                 self._alike[key] = known
         return known
@@ -320,7 +275,7 @@ class Listener:
         line = met.text
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []
-        said: list[_Kept] = []
+        said: list[Kept] = []
         alike = self._looking_like(line)
         signatures = alike.signatures if alike.count >= _SURE else self._fitting(line, met.words)
         printed = any(signature.library == REPORT for signature in signatures) and _is_output(line)
@@ -354,7 +309,7 @@ class Listener:
 
     def _keep(
         self, signature: Signature, voice: Voice, number: int, span: tuple[int, int], captures: dict[str, str]
-    ) -> _Kept:
+    ) -> Kept:
         text = voice.text
         host, pid = _process(text[: span[0] + 1]) or (voice.host, voice.pid)
         rank = voice.rank if voice.rank is not None else self._hint.rank
@@ -368,7 +323,7 @@ class Listener:
         if kept is None:
             if len(self._kept) >= _SPEAKERS:
                 speaker = (None, None, None, None, None, "")
-            kept = self._kept.setdefault((signature.id, speaker), _Kept())
+            kept = self._kept.setdefault((signature.id, speaker), Kept())
         if voice.time_ns is not None:
             self._newest = max(voice.time_ns, self._newest or 0)
         after = None if voice.time_ns is not None else self._newest
