@@ -164,7 +164,7 @@ def _past(case: Case, members: list[int]) -> int | None:
         return None
     one, other = members
     paths = _path(case.stacks[one]), _path(case.stacks[other])
-    order = _compare(*paths) or _by_loops(case.outline, *paths)
+    order = (0 if _are_roles(case.outline, *paths) else _compare(*paths)) or _by_loops(case.outline, *paths)
     sits = sitting(case)
     mine, theirs = sits[one].step, sits[other].step
     if mine and theirs:
@@ -174,6 +174,20 @@ def _past(case: Case, members: list[int]) -> int | None:
     elif _comes_round(case, *paths):
         return None
     return None if order == 0 else one if order > 0 else other
+
+
+def _are_roles(lines: Outline, mine: list[Frame], theirs: list[Frame]) -> bool:
+    """Whether the ranks part in branches of a condition on the rank: then the lower line is not the later one."""
+    for a, b in zip(mine, theirs, strict=False):
+        if a == b:
+            continue
+        spans = lines.by_rank.get(a.file, ()) if (a.file, a.function) == (b.file, b.function) else ()
+        own, their = (
+            any(first <= here.line <= last and not first <= other.line <= last for first, last in spans)
+            for here, other in ((a, b), (b, a))
+        )
+        return own and their
+    return False
 
 
 def _by_loops(lines: Outline, mine: list[Frame], theirs: list[Frame]) -> int:
