@@ -70,7 +70,9 @@ _MPI_SIGNAL = re.compile(
     r"\[([\w.-]{1,253}):(\d{1,10})\] Signal: [A-Za-z][A-Za-z /]{0,40}(?:: \d{1,3})? \((\d{1,3})\)\s*$"
 )
 # UCX's: "[host:pid:0:tid] Caught signal 11 (Segmentation fault: address not mapped …)".
-_UCX_SIGNAL = re.compile(r"\[([\w.-]{1,253}):(\d{1,10}) {0,4}:\d{1,6}:\d{1,10}\] Caught signal (\d{1,3}) \(")
+_UCX_SIGNAL = re.compile(
+    r"\[([\w.-]{1,253}):(\d{1,10}) {0,4}:\d{1,6}:\d{1,10}\] Caught signal (\d{1,3}) \((?!Bus error: nonexistent)"
+)
 _KILLED_SHELL = re.compile(
     r"^(?:.{0,200}: line \d{1,9}: {1,8}(\d{1,10}) )?(Killed|Aborted|Segmentation fault|Bus error|Terminated)"
     r"(?: {0,8}\(core dumped\))?(?:  .{0,500})?$"
