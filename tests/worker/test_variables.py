@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 from typing import Any
 
 import pytest
@@ -94,3 +95,37 @@ def test_a_tensor_that_does_not_answer_holds_up_nothing(monkeypatch) -> None:
     assert failed("loss is nan", a=torch.ones(1), b=torch.ones(1), c=torch.ones(1)) == {}
     assert time.monotonic() - begun < 2.0
     never.set()
+
+
+def test_nothing_of_the_job_is_kept_alive() -> None:
+    """A batch that was looked at once is gone when the loop has another one."""
+
+    class Batch:
+        """Stands for a tensor."""
+
+    looked, freed = threading.Event(), threading.Event()
+    ready, seen = threading.Event(), []
+
+    def step() -> None:
+        batch = Batch()
+        seen.append(weakref.ref(batch))
+        ready.set()
+        looked.wait()
+        batch = None  # the next one
+        freed.set()
+        time.sleep(0.2)
+        del batch
+
+    thread = threading.Thread(target=step)
+    thread.start()
+    ready.wait()
+    MARKS.thread = thread.ident
+    try:
+        variables.own(0)
+        looked.set()
+        freed.wait()
+        assert seen[0]() is None
+    finally:
+        MARKS.thread = None
+        looked.set()
+        thread.join()

@@ -35,6 +35,8 @@ _WHOM = {
 }
 # A thread of Python code hands over the interpreter only at jumps and at the start of functions.
 _RUNNING = frozenset(number for name, number in opcode.opmap.items() if "JUMP" in name or name == "RESUME")
+_IN_SLOTS = 1
+"""CO_OPTIMIZED: the variables are not in a dictionary of their own."""
 # What a thread is in that waits for another thread of its process.
 _JOINS = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py", "/multiprocessing/pool.py")
 _ACROSS = ("distributed_c10d.py", "distributed/_functional_collectives.py", "distributed/rendezvous.py")
@@ -231,6 +233,16 @@ def is_training_code(file: str) -> bool:
     return "site-packages" not in file and not file.startswith(("<frozen", sys.base_prefix, sys.prefix))
 
 
+def held_by(frame: types.FrameType) -> dict[str, object]:
+    """The variables of a frame. Up to Python 3.12 it keeps the answer until the function ends, and with it every tensor
+    that is in it: that is taken out again. A module's variables are its own, and a debugger's answer is the frame's."""
+    told = frame.f_locals
+    found = dict(told)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & _IN_SLOTS and frame.f_trace is None:
+        told.clear()
+    return found
+
+
 def thread_that_trains() -> types.FrameType | None:
     """Where it is: the one that has marked a phase, or else the main one."""
     frames = sys._current_frames()  # noqa: SLF001
@@ -253,7 +265,9 @@ def _posted(frame: types.FrameType) -> str:
 
     `work.wait()` has no frame of its own, and Gloo's recorder holds no message."""
     kind = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "P2POp", None)
-    lists = [value for value in frame.f_locals.values() if type(value) is list] if kind is not None else []
+    lists: list[list[Any]] = (
+        [held for held in held_by(frame).values() if type(held) is list] if kind is not None else []
+    )
     peers = {message.peer for posted in lists for message in posted[:MESSAGES] if type(message) is kind}
     text = ranges(sorted(peers))
     return f"batch_isend_irecv of {text}" if text and len(text) <= MEMBERS else ""

@@ -20,7 +20,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from whichrank.worker.main_thread import FRAMES, is_training_code, thread_that_trains
+from whichrank.worker.main_thread import FRAMES, held_by, is_training_code, thread_that_trains
 
 MARK = "whichrank_variables"
 MOST = 60
@@ -71,7 +71,7 @@ def _told(
 
 def _values(frame: types.FrameType) -> Iterator[tuple[str, int | bool]]:
     """Those of the names of this frame, then those of the objects that it holds."""
-    held = list(frame.f_locals.items())
+    held = list(held_by(frame).items())
     for name, value in held:
         yield from _plain(name, value)
     for name, value in held:
@@ -97,7 +97,7 @@ class _Finite:
         self._held_up = False
 
     def values(self, frame: types.FrameType) -> Iterator[tuple[str, int | bool]]:
-        for name, value in list(frame.f_locals.items()):
+        for name, value in held_by(frame).items():
             if type(value) is float:
                 yield f"finite({name})", math.isfinite(value)
             elif type(value) is self._tensor and (finite := self._ask(value)) is not None:
