@@ -53,6 +53,12 @@ def test_a_candidate_is_singled_out_only_where_all_says_the_same() -> None:
     assert singled_out(two, (1, 2))[0] == ()
 
 
+def test_flags_of_objects_are_shown_and_accuse_nobody() -> None:
+    told = odd_values(held({"stage.head": True}, {"stage.head": False}, {"stage.head": False}), LINES)
+    assert [each.ranks for each in told] == [(0,)]
+    assert singled_out(told, (0, 1))[0] == ()
+
+
 def test_names_that_count() -> None:
     script = """
 for step, batch in enumerate(loader):

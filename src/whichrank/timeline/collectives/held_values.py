@@ -78,8 +78,11 @@ def _frame(held: Variables, place: tuple[str, str], name: str) -> HeldFrame | No
 
 
 def singled_out(odd: Collection[OddValue], candidates: Collection[int]) -> tuple[tuple[int, ...], list[OddValue]]:
-    """Those of the candidates that hold something else than all other ranks, where all that differs says the same."""
-    telling = [(of, each) for each in odd if (of := set(each.ranks)) < set(candidates)]
+    """Those of the candidates that hold something else than all other ranks, where all that differs says the same.
+
+    A flag of an object is more often what the rank is there for (`stage.first`) than what went wrong."""
+    acting = (each for each in odd if not (type(each.usual) is bool and "." in each.name))
+    telling = [(of, each) for each in acting if (of := set(each.ranks)) < set(candidates)]
     sides = {frozenset(of) for of, _ in telling}
     if len(sides) != 1:
         return (), []
