@@ -167,13 +167,13 @@ class Standing(Struct, frozen=True):
     ranks: tuple[int, ...]
 
 
-class HeldOtherwise(Struct, frozen=True):
-    """A count or flag of the training code that the culprits hold otherwise than all other ranks."""
+class DifferingValue(Struct, frozen=True):
+    """A count or flag of the training code that is not the same on the culprits as on all other ranks."""
 
     name: str
     place: CodePlace
     value: int | bool
-    usual: int | bool
+    others: int | bool
 
 
 class Excerpt(Struct, frozen=True):
@@ -202,7 +202,7 @@ class Diagnosis(Struct, frozen=True):
     waits: tuple[Wait, ...] = ()
     standings: tuple[Standing, ...] = ()
     """Identical stacks together, the most frequent first."""
-    held_otherwise: tuple[HeldOtherwise, ...] = ()
+    differing_values: tuple[DifferingValue, ...] = ()
     excerpts: tuple[Excerpt, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
     """All that were considered, the best first."""

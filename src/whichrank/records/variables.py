@@ -14,6 +14,11 @@ class HeldFrame(Struct, frozen=True):
     values: dict[str, int | bool]
     """By name: `step`, `len(batches)`, `self.skipped`."""
 
+    @property
+    def place(self) -> str:
+        """`train.py:98`"""
+        return f"{self.file.rpartition('/')[2]}:{self.line}"
+
 
 class Variables(Struct, frozen=True):
     """The frames of a rank, the innermost first."""

@@ -25,7 +25,7 @@ def brief(diagnosis: Diagnosis) -> Outline:
         Section("proof", list(_proof(by_title.get("proof")))),
         *(
             by_title[title]
-            for title in ("the code", "what differs there", "the cycle", "where it began")
+            for title in ("the code", "values that differ", "the cycle", "where it began")
             if title in by_title
         ),
         _first(None if diagnosis.verdict.culprits.ranks else by_title.get("where the ranks are"), STANDINGS),

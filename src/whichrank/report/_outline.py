@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from whichrank.model.evidence import Coverage, Ref, Source
 from whichrank.model.findings import CodePlace, Finding, Hold, Link, NextStep, Subject, Witness
-from whichrank.model.verdict import Diagnosis, Excerpt, HeldOtherwise, Hypothesis, JobInfo, PhaseSeen, RankInfo
+from whichrank.model.verdict import Diagnosis, DifferingValue, Excerpt, Hypothesis, JobInfo, PhaseSeen, RankInfo
 from whichrank.report import _coverage
 from whichrank.report._words import counted, listed, percent, ranges, shortened
 
@@ -28,7 +28,8 @@ _WRITTEN = {
     "launched": " Written at the launch.",
     "rendezvous": " Written at the rendezvous.",
     "groups": " Written when groups were made.",
-    **{phase: f" Written during {phase}." for phase in ("training", "evaluation")},
+    "training": " Written during training.",
+    "evaluation": " Written during evaluation.",
     "checkpoint": " Written during a checkpoint.",
     "leaving": " Written when processes were leaving.",
     "ended": " Written after a process had ended.",
@@ -76,7 +77,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
         Section("proof", _proof(diagnosis), numbered=True),
         Section("the code", [_excerpt(excerpt) for excerpt in diagnosis.excerpts]),
         Section("where the ranks are", _standings(diagnosis)),
-        Section("what differs there", [_held(held) for held in diagnosis.held_otherwise]),
+        Section("values that differ", [_differing(value) for value in diagnosis.differing_values]),
         Section("the cycle", _cycle([link for link in verdict.certificate if isinstance(link, Hold)])),
         Section("where it began", _witnesses([link for link in verdict.certificate if isinstance(link, Witness)])),
         Section("what to do", [Point(line) for line in _now(diagnosis)], numbered=True),
@@ -356,9 +357,9 @@ def _also(diagnosis: Diagnosis) -> list[Point]:
     return [*points, Point(f"and {left:,} more (in the JSON)")] if left else points
 
 
-def _held(held: HeldOtherwise) -> Point:
+def _differing(held: DifferingValue) -> Point:
     at = f"{held.place.file.rpartition('/')[2]}:{held.place.line} in {held.place.function}"
-    return Point(f"{held.name} = {held.value} at {at}; the other ranks hold {held.usual}")
+    return Point(f"{held.name} = {held.value} at {at}; {held.others} on the other ranks")
 
 
 def _phase(seen: PhaseSeen) -> Point:

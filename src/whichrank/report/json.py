@@ -56,9 +56,9 @@ def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
         "groups": [_group(info) for info in diagnosis.groups],
         "waits": [_wait(wait) for wait in diagnosis.waits],
         "standings": [{"place": s.place, "doing": s.doing, "ranks": list(s.ranks)} for s in diagnosis.standings],
-        "held_otherwise": [
-            {"name": h.name, "code": _code(h.place), "value": h.value, "usual": h.usual}
-            for h in diagnosis.held_otherwise
+        "differing_values": [
+            {"name": d.name, "code": _code(d.place), "value": d.value, "others": d.others}
+            for d in diagnosis.differing_values
         ],
         "excerpts": [
             {"code": _code(e.place), "path": e.path, "first": e.first, "lines": list(e.lines), "said": list(e.said)}

@@ -106,9 +106,9 @@ class Case(Struct, dict=True):
     natives: dict[int, ProcessStack] = field(default_factory=dict)
     """Those with C frames."""
     unplaced: list[ProcessStack] = field(default_factory=list)
+    """Stacks of which nothing says whose they are."""
     handling: dict[int, tuple[Handling, Ref]] = field(default_factory=dict)
     """Exceptions that ranks were handling when they were asked, and where that is said."""
-    """Stacks of which nothing says whose they are."""
     set_aside: list[Source] = field(default_factory=list)
     has_dumps: bool = False
     host_names: dict[str, str] = field(default_factory=dict)

@@ -39,7 +39,8 @@ def settled(case: Case, finding: Finding) -> Finding:
 
 
 def in_words(odd: Sequence[OddValue]) -> str:
-    """`Rank 2 holds leader = 2 in main, the others 1.`"""
+    """`Rank 2 has leader = 2 in main, the other ranks have 1.`"""
     first = odd[0]
     rank = first.ranks[0]
-    return f"Rank {rank} holds {first.name} = {first.held[rank]} in {first.frame.function}, the others {first.usual}."
+    own = f"Rank {rank} has {first.name} = {first.held[rank]} in {first.frame.function}"
+    return f"{own}, the other ranks have {first.usual}."

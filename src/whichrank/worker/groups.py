@@ -15,7 +15,7 @@ MARK = "whichrank_groups"
 
 def own() -> str:
     """The groups by name as JSON, members as ranges; "" where there is no group."""
-    world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
+    world = _world()
     default = getattr(world, "default_pg", None)
     if default is None:
         return ""
@@ -25,9 +25,12 @@ def own() -> str:
 
 def own_rank() -> int | None:
     """Its rank; None where there is no group."""
-    world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
-    default = getattr(world, "default_pg", None)
+    default = getattr(_world(), "default_pg", None)
     return None if default is None else int(default.rank())
+
+
+def _world() -> Any:
+    return getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
 
 
 def ranges(ranks: Iterable[int]) -> str:

@@ -20,7 +20,7 @@ from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Coverage, Source
 from whichrank.model.findings import CodePlace, NextStep
 from whichrank.model.moments import rfc3339_ns
-from whichrank.model.verdict import Argument, Diagnosis, HeldOtherwise, Hypothesis, JobInfo, PhaseSeen, ScheduledJob
+from whichrank.model.verdict import Argument, Diagnosis, DifferingValue, Hypothesis, JobInfo, PhaseSeen, ScheduledJob
 from whichrank.records.events.communication import GlooTimeout, PeerClosed
 from whichrank.records.events.launchers import ElasticFailure, ProcessExit, SchedulerJob
 from whichrank.records.events.watchdog import WatchdogTimeout
@@ -197,28 +197,28 @@ def conclude(
         groups=positions.groups(case),
         waits=positions.waits(case),
         standings=positions.standings(case),
-        held_otherwise=_held_otherwise(case, choice),
+        differing_values=_differing_values(case, choice),
         hypotheses=_with_phases(case, choice.hypotheses) if why else (),
         phases=_phases(case) if why else (),
         coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
     )
 
 
-_MOST_HELD = 4
+_MOST_VALUES = 4
 
 
-def _held_otherwise(case: Case, choice: Choice) -> tuple[HeldOtherwise, ...]:
-    """What the culprits, and they alone, hold otherwise than the other ranks."""
+def _differing_values(case: Case, choice: Choice) -> tuple[DifferingValue, ...]:
+    """What is different on the culprits, and on them alone."""
     who = choice.verdict.culprits.ranks
     odd = [each for each in case.odd_values if each.ranks == who] if who and case.variables else []
     return tuple(
-        HeldOtherwise(
+        DifferingValue(
             each.name,
             CodePlace(each.frame.file, each.frame.line, each.frame.function, who[0]),
             each.held[who[0]],
             each.usual,
         )
-        for each in odd[:_MOST_HELD]
+        for each in odd[:_MOST_VALUES]
     )
 
 

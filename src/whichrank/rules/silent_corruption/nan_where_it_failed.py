@@ -66,7 +66,7 @@ def _held(case: Case) -> dict[_Key, dict[int, HeldFrame]]:
 
 def _finding(case: Case, key: _Key, ranks: tuple[int, ...], frames: dict[int, HeldFrame]) -> Finding:
     _, function, told = key
-    name, first = told.removeprefix("finite(").rstrip(")"), frames[ranks[0]]
+    name, first = _name(told), frames[ranks[0]]
     others = tuple(rank for rank in frames if rank not in ranks)
     whose = wording.culprits_text(case, ranks).capitalize()
     message = (
@@ -82,7 +82,7 @@ def _finding(case: Case, key: _Key, ranks: tuple[int, ...], frames: dict[int, He
         kind="stacks",
         subject=Subject(ranks=ranks, code=(CodePlace(first.file, first.line, function, ranks[0]),)),
         message=message,
-        evidence=tuple(_ref(case, key, rank) for rank in (ranks[0], others[0])),
+        evidence=tuple(_ref(case, told, rank, frames[rank]) for rank in (ranks[0], others[0])),
         victims=others,
         alternatives=(
             Alternative("gpu-computes-wrong", "if it stays with the GPU and not with the data, suspect the hardware"),
@@ -94,9 +94,11 @@ def _finding(case: Case, key: _Key, ranks: tuple[int, ...], frames: dict[int, He
     )
 
 
-def _ref(case: Case, key: _Key, rank: int) -> Ref:
-    told = case.variables[rank]
-    frame = next(f for f in told.frames if (f.file, f.function) == key[:2] and key[2] in f.values)
-    said = "is finite" if frame.values[key[2]] else "is not finite"
-    name = key[2].removeprefix("finite(").rstrip(")")
-    return Ref(told.source, f"line {frame.line}", f"{name} in {frame.function} {said}", rank)
+def _ref(case: Case, told: str, rank: int, frame: HeldFrame) -> Ref:
+    said = "is finite" if frame.values[told] else "is not finite"
+    return Ref(case.variables[rank].source, frame.place, f"{_name(told)} in {frame.function} {said}", rank)
+
+
+def _name(told: str) -> str:
+    """`loss` of `finite(loss)`."""
+    return told.removeprefix("finite(").rstrip(")")

@@ -62,7 +62,7 @@ def _odd(told: dict[int, Variables], lines: Outline, place: tuple[str, str], nam
     first = min(held)
     frame = frames[first]
     quote = f"{name} = {held[first]} in {frame.function}"
-    return OddValue(name, frame, held, usual, Ref(told[first].source, f"line {frame.line}", quote, first))
+    return OddValue(name, frame, held, usual, Ref(told[first].source, frame.place, quote, first))
 
 
 def _differs_by_itself(lines: Outline, file: str, name: str) -> bool:

@@ -178,16 +178,20 @@ def _past(case: Case, members: list[int]) -> int | None:
 
 def _are_roles(lines: Outline, mine: list[Frame], theirs: list[Frame]) -> bool:
     """Whether the ranks part in branches of a condition on the rank: then the lower line is not the later one."""
-    for a, b in zip(mine, theirs, strict=False):
-        if a == b:
-            continue
-        spans = lines.by_rank.get(a.file, ()) if (a.file, a.function) == (b.file, b.function) else ()
-        own, their = (
-            any(first <= here.line <= last and not first <= other.line <= last for first, last in spans)
-            for here, other in ((a, b), (b, a))
-        )
-        return own and their
-    return False
+    parting = _parting(mine, theirs)
+    if parting is None:
+        return False
+    a, b = parting
+    spans = lines.by_rank.get(a.file, ()) if (a.file, a.function) == (b.file, b.function) else ()
+    return all(
+        any(first <= here.line <= last and not first <= other.line <= last for first, last in spans)
+        for here, other in ((a, b), (b, a))
+    )
+
+
+def _parting(mine: list[Frame], theirs: list[Frame]) -> tuple[Frame, Frame] | None:
+    """The outermost frames that differ."""
+    return next((pair for pair in zip(mine, theirs, strict=False) if pair[0] != pair[1]), None)
 
 
 def _by_loops(lines: Outline, mine: list[Frame], theirs: list[Frame]) -> int:
@@ -195,14 +199,14 @@ def _by_loops(lines: Outline, mine: list[Frame], theirs: list[Frame]) -> int:
 
     A schedule has its parts in loops, first all forward, then all backward. In a function that both are in, one may be
     behind the loop that the other is in; in two functions with as many loops, it may be in a later one."""
-    for a, b in zip(mine, theirs, strict=False):
-        if a == b:
-            continue
-        loops = lines.loops.get(a.file, ()) if (a.file, a.function) == (b.file, b.function) else ()
-        ahead = any(loop.holds(b.line) and loop.last < a.line for loop in loops)
-        behind = any(loop.holds(a.line) and loop.last < b.line for loop in loops)
-        return ahead - behind or _later_loop(lines, mine[-1], theirs[-1])
-    return 0
+    parting = _parting(mine, theirs)
+    if parting is None:
+        return 0
+    a, b = parting
+    loops = lines.loops.get(a.file, ()) if (a.file, a.function) == (b.file, b.function) else ()
+    ahead = any(loop.holds(b.line) and loop.last < a.line for loop in loops)
+    behind = any(loop.holds(a.line) and loop.last < b.line for loop in loops)
+    return ahead - behind or _later_loop(lines, mine[-1], theirs[-1])
 
 
 def _later_loop(lines: Outline, mine: Frame, theirs: Frame) -> int:
@@ -218,13 +222,12 @@ def _loop_number(lines: Outline, frame: Frame) -> tuple[int, int]:
     if span is None:
         return 0, 0
     inside = [loop for loop in lines.loops.get(frame.file, ()) if span[0] <= loop.first and loop.last <= span[1]]
-    outer = sorted(
-        (loop.first, loop.last)
-        for loop in inside
+    outer = [
+        loop
+        for loop in sorted(inside, key=lambda loop: loop.first)
         if not any(other is not loop and other.first <= loop.first and loop.last <= other.last for other in inside)
-    )
-    at = next((number for number, (first, last) in enumerate(outer, 1) if first <= frame.line <= last), 0)
-    return at, len(outer)
+    ]
+    return next((number for number, loop in enumerate(outer, 1) if loop.holds(frame.line)), 0), len(outer)
 
 
 def _same_function(mine: list[Frame], theirs: list[Frame]) -> bool:

@@ -115,12 +115,13 @@ def _of_another_version(case: Case, finding: Finding) -> Finding:
 
 def _of_the_actor(case: Case, finding: Finding) -> Finding:
     """The one actor whose end Ray records, where a process was killed and the finding names nobody."""
-    died = {event.rank for event in case.events(ActorDied)}
+    died = {event.rank: event.ref for event in case.events(ActorDied)}
     if finding.cause not in _KILLS or finding.subject != Subject(code=finding.subject.code) or len(died) != 1:
         return finding
-    ranks = tuple(rank for rank in died if rank is not None)
-    told = case.events(ActorDied)[0].ref
-    return replace(finding, subject=replace(finding.subject, ranks=ranks), evidence=(*finding.evidence, told))
+    ((rank, told),) = died.items()
+    if rank is None:
+        return finding
+    return replace(finding, subject=replace(finding.subject, ranks=(rank,)), evidence=(*finding.evidence, told))
 
 
 def _of_host(case: Case, finding: Finding) -> Finding:

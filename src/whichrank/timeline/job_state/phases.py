@@ -13,7 +13,6 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from whichrank.model.evidence import Ref
-from whichrank.model.late_pattern import late
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Phase, PhaseSeen
 from whichrank.records.events.base import Event
@@ -42,7 +41,6 @@ _EVENTS: dict[type[Event], Phase] = {
 }
 _DOING: dict[str, Phase] = {"starting": "rendezvous", "checkpoint": "checkpoint", "evaluation": "evaluation",
                             "leaving": "leaving"}  # fmt: skip
-_LINE = late(r"line (\d+)")
 _TRAINED_STEPS, _TRAINED_COLLECTIVES = 3, 2
 _SLACK_NS = 60_000_000_000
 """Log stamps of different hosts and of the kernel agree to within this."""
@@ -86,8 +84,8 @@ class WrittenIn:
 
 
 def _line(ref: Ref) -> int:
-    found = _LINE.match(ref.locator)
-    return int(found[1]) if found else 0
+    """0 where it is something else, as `process 3`."""
+    return ref.line if ref.locator.startswith("line ") else 0
 
 
 def _seen(signs: Sequence[_Sign]) -> PhaseSeen:

@@ -35,6 +35,7 @@ from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
 from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.troubles.loops import Script
 from whichrank.timeline.collectives.troubles.trouble import Trouble, calls_alone
 
 CODE = "COLL102"
@@ -96,11 +97,9 @@ def _on_another_condition(lines: Outline, lineup: Lineup, row: int) -> bool:
     frames = [frame for frame in lineup.call_of(row).stack if is_user_frame(frame)]
     if not frames or any(frame.file not in lines.branches for frame in frames):
         return False
-    by_rank, branches = (
-        any(first <= frame.line <= last for frame in frames[:-1] for first, last in spans.get(frame.file, ()))
-        for spans in (lines.by_rank, lines.branches)
-    )
-    return branches and not by_rank
+    below = frames[:-1]  # the script itself stands under `if __name__ == "__main__"`
+    branched = any(first <= f.line <= last for f in below for first, last in lines.branches[f.file])
+    return branched and not Script(lines).for_some_ranks(below)
 
 
 def _called_by_others(lineup: Lineup, row: int, others: Sequence[int]) -> bool:
