@@ -39,7 +39,7 @@ _TASKS = re.compile(r"--n?tasks-per-node[= ](\d{1,3})\b|\b(\d{1,3}) tasks ?(?:/|
 _NODES = re.compile(
     rf"--(?:nnodes|num_machines|nodes){_VALUE}(\d{{1,5}}(?::\d{{1,5}})?)(?![\w:])|\bsrun\b.{{0,80}} -N ?(\d{{1,5}})\b"
 )
-_ITS_NUMBER = re.compile(rf"(?:node|machine)[_-]rank{_VALUE}\\?\$\{{?SLURM_(?:NODEID|PROCID)\b|\bSLURM_NODEID order\b")
+_ITS_NUMBER = re.compile(rf"(?:node|machine)[_-]rank{_VALUE}\\?\$\{{?SLURM_(?:NODEID|PROCID)\b")
 _LAUNCHER = re.compile(r"\btorchrun\b|torch\.distributed\.(?:run|launch)\b|\baccelerate launch\b|\bdeepspeed \S")
 _STARTED = re.compile(r"\bsrun\b|\bSLURM_|\btasks ?(?:/| per ) ?node\b|^#SBATCH\b")
 _SHUFFLED = re.compile(
@@ -50,7 +50,6 @@ _LISTED = re.compile(
     r"(?:\bSLURM_(?:JOB_)?NODELIST|(?<![A-Za-z])NodeList|\bnodelist|^nodes)[=:] ?[\"']?"
     rf"({_NAME}(?:,{_NAME}){{0,511}})(?=[\s\"';]|$)"
 )
-_IN_ORDER = re.compile(rf"\(SLURM_NODEID order\):? ({_NAME}(?:[ ,]{{1,2}}{_NAME}){{0,511}}?)(?=\s{{2}}|\s\d|$)")
 _SAYS = re.compile(
     r"(?:\bhost(?:name)?[=:] ?|^(?=[\w.-]{0,62}\d[\w.-]{0,62}: ))([A-Za-z][\w.-]{0,62})(?=[:, ]).{0,200}?"
     r"(?<![\w-])node_rank[=:] ?(\d{1,5})\b"
@@ -126,9 +125,8 @@ def _numbered(lines: list[str]) -> dict[str, int]:
 
 def _hosts(line: str) -> tuple[str, ...]:
     """The hosts that a line lists, in its order."""
-    ordered = _IN_ORDER.search(line)
-    match = ordered or _LISTED.search(line)
-    found = expand(re.sub(r"[ ,]+", ",", match[1])) if match else []
-    if not ordered and found != sorted(found, key=by_numbers):
+    match = _LISTED.search(line)
+    found = expand(match[1]) if match else []
+    if found != sorted(found, key=by_numbers):
         return ()  # the scheduler counts them in the order of its own list
     return tuple(found) if 1 < len(found) == len(set(found)) <= _MOST_HOSTS else ()

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from msgspec import Struct, field
 
 from whichrank.facts.redaction import harmless, host_places
+from whichrank.model.host_lists import by_numbers
 
 MOST_NAMES = 200_000
 MOST_SECRETS = 5_000
@@ -20,7 +21,6 @@ LONGEST_LIST = 20_000
 LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbfv])|(?<=\dm)|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))"
 RIGHT = r"(?![A-Za-z0-9])"
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\.?|\d+|[0-9A-Fa-f]*:[0-9A-Fa-f:]*")
-_NUMBER = re.compile(r"(\d+)")
 _LAST_NUMBER = re.compile(r"(?P<head>.*?)(?P<number>\d{1,6})(?P<tail>[^\d]*)")
 _MOST_SIBLINGS = 1000
 _SHORT, _DEEPEST = 10, 100
@@ -49,7 +49,7 @@ class Names(Struct):
 
     def close(self) -> None:
         """Number the hosts; later ones get the numbers that follow."""
-        for number, name in enumerate(sorted(self.hosts, key=_natural), 1):
+        for number, name in enumerate(sorted(self.hosts, key=by_numbers), 1):
             self.hosts[name] = number
         self._numbered = True
 
@@ -255,10 +255,6 @@ def _siblings(hosts: Iterable[str]) -> list[str]:
         if parts and len(letters) > 2 and not harmless.is_common(letters) and not harmless.is_device(name):
             found[f"{re.escape(parts['head'])}\\d{{{len(parts['number'])}}}{re.escape(parts['tail'])}"] = None
     return list(found)[:_MOST_SIBLINGS]
-
-
-def _natural(name: str) -> tuple[object, ...]:
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in _NUMBER.split(name))
 
 
 def _forms(value: str) -> Iterator[str]:

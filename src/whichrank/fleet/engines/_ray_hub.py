@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -22,6 +21,7 @@ from importlib import import_module
 from typing import Any
 
 from whichrank.fleet.engines._ray_relay import PIECE, frame
+from whichrank.model.host_lists import by_numbers
 
 _HEAD = 1 << 20
 
@@ -78,14 +78,8 @@ def nodes(ray: Any) -> dict[str, dict[str, str]]:
     names = [name for name, _ in machines]
     return {
         name if names.count(name) == 1 else f"{name}-{address}": {"id": node, "address": address}
-        for (name, address), node in sorted(machines.items(), key=lambda machine: _natural(*machine[0]))
+        for (name, address), node in sorted(machines.items(), key=lambda machine: [*map(by_numbers, machine[0])])
     }
-
-
-def _natural(*names: str) -> list[tuple[int, str]]:
-    """So that node2 comes before node10."""
-    parts = [part for name in names for part in re.split(r"(\d{1,9})", name)]
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def _serve(ray: Any, peer: socket.socket) -> None:

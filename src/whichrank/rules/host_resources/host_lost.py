@@ -39,8 +39,8 @@ from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import kernel_events, statements
-from whichrank.timeline.job_state.joined import hosts_spoken_of
 from whichrank.timeline.job_state.known_messages import of_cause, peers
+from whichrank.timeline.job_state.whose import hosts_spoken_of
 from whichrank.timeline.network import paths
 
 CODE = "HOST105"

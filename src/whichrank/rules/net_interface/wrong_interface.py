@@ -36,9 +36,9 @@ from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.joined import hosts_spoken_of
 from whichrank.timeline.job_state.known_messages import Seen
 from whichrank.timeline.job_state.outcome import failures
+from whichrank.timeline.job_state.whose import hosts_spoken_of
 
 CODE = "NETI201"
 CAUSE = "wrong-interface"

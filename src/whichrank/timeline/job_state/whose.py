@@ -1,0 +1,265 @@
+"""Whose a finding is, by the rest of the evidence: its ranks, its hosts, its GPUs.
+
+A kernel log names a GPU, a launcher a host, a message nobody. If the structure of the failure (who raised, who ended
+first, who did not come) points at one rank of that host, that is the rank the finding is about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from whichrank.facts.taxonomy import causes
+from whichrank.model.findings import Finding, Subject
+from whichrank.model.grades import Grade
+from whichrank.model.late_pattern import late
+from whichrank.records.events.communication import NcclError
+from whichrank.records.events.launchers import ActorDied
+from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.job_state.versions import odd_hosts
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
+
+_OF_ONE_RANK = ("gpu-hardware", "cuda-fault", "host-resources", "slow-rank", "rdma-fabric")
+_OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resources")
+_OF_A_PROCESS = ("cuda-fault", "gpu-hardware")
+"""What fails in a process fails on its host."""
+_OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
+_LOSES_THE_HOST = ("host-lost",)
+"""What is wrong with such a host is wrong for all of its ranks."""
+_OF_A_MACHINE = ("pcie-p2p",)
+"""What is between two GPUs is in one machine."""
+_KILLS = ("host-out-of-memory",)
+_SEEN_BY_PEERS = ("nvlink-fault",)
+_ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
+_GPU = late(
+    r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b|\bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+)
+"""A bus address, or the driver's name of a GPU."""
+_PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[A-Za-z][\w.-]{1,253}(?=<\d))")
+_REMOTE = "remote process exited"
+_NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
+
+
+def with_whom(case: Case, finding: Finding) -> Finding:
+    """The finding with the ranks, hosts and GPUs that the rest of the evidence gives it."""
+    joins = (
+        _among_peers, _of_some_hosts, _at_address, _of_another_version, _of_the_actor, _of_host, _named_by_all,
+        _of_whom, _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host, _called,
+    )  # fmt: skip
+    for join in joins:
+        finding = join(case, finding)
+    return finding
+
+
+def _among_peers(case: Case, finding: Finding) -> Finding:
+    """What both ends of a link report is the fault of one of them, or of what is between them."""
+    del case
+    if finding.cause not in _SEEN_BY_PEERS or finding.kind != "messages" or len(finding.subject.ranks) < 2:
+        return finding
+    return replace(finding, subject=replace(finding.subject, ranks=(), candidates=finding.subject.ranks))
+
+
+def _of_some_hosts(case: Case, finding: Finding) -> Finding:
+    """Clocks that are wrong on all hosts are wrong where they were compared with."""
+    hosts = {short_name(host) for host in finding.subject.hosts}
+    if finding.cause != "clock-skew" or len(hosts) < 2 or hosts != hosts_spoken_of(case) | hosts:
+        return finding
+    return replace(finding, subject=replace(finding.subject, hosts=()))
+
+
+def _at_address(case: Case, finding: Finding) -> Finding:
+    """The rank on the GPU whose address the evidence names, where it names one and the finding nobody."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    if cause is None or cause.family not in _OF_A_PROCESS or subject.ranks or subject.candidates or subject.gpus:
+        return finding
+    named = {(ref.host, device.lower()) for ref in finding.evidence for device in _GPU.findall(ref.quote)}
+    if len(named) != 1:
+        return finding
+    host, device = named.pop()
+    gpu, ranks = case.hardware.gpu(host, device), case.hardware.ranks_on(host, device)
+    gpus = (gpu,) if gpu is not None and gpu.host else ()
+    if len(ranks) != 1:
+        return replace(finding, subject=replace(subject, gpus=gpus))
+    others = tuple(rank for rank in range(case.world) if rank not in ranks)
+    return replace(finding, subject=replace(subject, ranks=ranks, gpus=gpus), victims=finding.victims or others)
+
+
+def _of_another_version(case: Case, finding: Finding) -> Finding:
+    """The host that runs another version than the others, where versions are at fault and the finding names nobody."""
+    if finding.subject != Subject(code=finding.subject.code):
+        return finding
+    hosts = odd_hosts(case, finding.cause)
+    return replace(finding, subject=replace(finding.subject, hosts=hosts)) if hosts else finding
+
+
+def _of_the_actor(case: Case, finding: Finding) -> Finding:
+    """The one actor whose end Ray records, where a process was killed and the finding names nobody."""
+    died = {event.rank: event.ref for event in case.events(ActorDied)}
+    if finding.cause not in _KILLS or finding.subject != Subject(code=finding.subject.code) or len(died) != 1:
+        return finding
+    ((rank, told),) = died.items()
+    if rank is None:
+        return finding
+    return replace(finding, subject=replace(finding.subject, ranks=(rank,)), evidence=(*finding.evidence, told))
+
+
+def _of_host(case: Case, finding: Finding) -> Finding:
+    """The host that is meant where the finding names nobody: all its evidence is of one host, or an address is."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    of_host = cause is not None and cause.family in (*_OF_ONE_HOST, *_OF_A_PROCESS)
+    if cause is None or not of_host or subject != Subject(code=subject.code):
+        return finding
+    known = hosts_spoken_of(case)
+    meant = _announced(case, finding) if cause.family == "net-interface" else set()
+    told = {ref.host for ref in finding.evidence}
+    if not meant and len(told) == 1 and None not in told and _alone_in_saying(case, finding):
+        meant = {short_name(host) for host in told if host is not None}
+    if not meant or not meant < known:
+        return finding
+    return replace(finding, subject=replace(subject, hosts=tuple(sorted(meant))))
+
+
+def _alone_in_saying(case: Case, finding: Finding) -> bool:
+    """Whether no other host says what the finding cites, which are only some of the lines."""
+    cited = {(ref.source, ref.locator) for ref in finding.evidence}
+    hosts = {ref.host for ref in finding.evidence}
+    kinds = {s.signature for s in case.sightings if (s.ref.source, s.ref.locator) in cited}
+    return all(s.host in hosts for s in case.sightings if s.signature in kinds)
+
+
+def _named_by_all(case: Case, finding: Finding) -> Finding:
+    """The host at which all connections end that failed, where the finding names nobody, or ranks of no known host."""
+    subject = finding.subject
+    known = subject.hosts or subject.candidates or subject.gpus or subject.links
+    if finding.category not in ("hang", "crash") or known or any(map(case.people.host_of, subject.ranks)):
+        return finding
+    host = _common_end(case)
+    return replace(finding, subject=replace(subject, hosts=(host,))) if host else finding
+
+
+def _common_end(case: Case) -> str | None:
+    """The host that all others name as their peer in NCCL's warnings, and nobody else; it may name others itself. Where
+    nothing says whose that address is, it is of the one host that names others and not this."""
+    owners = {p.bootstrap_address: short_name(p.host) for p in case.nccl if p.bootstrap_address and p.host}
+    owners = case.host_names | owners
+    named: dict[str, set[str]] = {}
+    for process in case.nccl:
+        peers = {owners.get(peer, short_name(peer)) for w in process.warnings for peer in _PEER.findall(w.text)}
+        if process.host and peers:
+            named.setdefault(short_name(process.host), set()).update(peers)
+    alone = Counter(peer for peers in named.values() if len(peers) == 1 for peer in peers)
+    end, times = max(alone.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+    rest = [host for host, peers in named.items() if peers != {end} and host != end]
+    if times < 2 or len(rest) > 1:
+        return None
+    if not _ADDRESS.fullmatch(end):
+        return end if not rest else None
+    return rest[0] if rest and end not in named[rest[0]] else None
+
+
+def hosts_spoken_of(case: Case) -> set[str]:
+    """Every host that the evidence speaks of."""
+    named = {e.host for e in case.log_events} | {s.host for s in case.sightings} | {p.host for p in case.nccl}
+    named |= case.headed_hosts
+    return case.people.hosts() | {short_name(host) for host in named if host and host != "localhost"}
+
+
+def _announced(case: Case, finding: Finding) -> set[str]:
+    """The hosts that gave the others an address of which the finding speaks, if not all gave it."""
+    spoken = {address for ref in finding.evidence for address in _ADDRESS.findall(ref.quote)}
+    owners: dict[str, set[str]] = {}
+    for seen in case.sightings:
+        if seen.host and (address := seen.captures.get("address", "")) and seen.captures.get("interface"):
+            owners.setdefault(address, set()).add(short_name(seen.host))
+    found = {host for address in spoken for host in owners.get(address, ())}
+    blamed = {host for address in _failed(finding) for host in owners.get(address, ())}
+    return blamed or (found if len(owners) > 1 else set())
+
+
+def _failed(finding: Finding) -> set[str]:
+    """The addresses that could not be reached."""
+    quotes = [ref.quote for ref in finding.evidence if _NOT_REACHED.search(ref.quote)]
+    return {address for quote in quotes for address in _ADDRESS.findall(quote)}
+
+
+def _of_whom(case: Case, finding: Finding) -> Finding:
+    subject = finding.subject
+    cause = causes().get(finding.cause)
+    if subject.ranks or subject.candidates or cause is None or cause.family not in _OF_ONE_RANK:
+        return finding
+    if finding.category not in ("hang", "crash") or cause.role in ("generic", "ending") or len(case.first_to_fail) != 1:
+        return finding
+    (rank,) = case.first_to_fail
+    host = case.people.host_of(rank)
+    hosts = set(subject.hosts) | {gpu.host for gpu in subject.gpus} | {ref.host for ref in finding.evidence if ref.host}
+    if hosts and host is not None and host not in hosts and "localhost" not in (host, *hosts):
+        return finding
+    others = tuple(r for r in range(case.world) if r != rank)
+    return replace(finding, subject=replace(subject, ranks=(rank,)), victims=finding.victims or others)
+
+
+def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
+    """The ranks of the hosts that are meant: all of them where the cause acts on the whole host, or where all others
+    waited for them; else as candidates."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    named = subject.ranks or subject.candidates or subject.gpus or subject.links
+    if cause is None or named or not subject.hosts or finding.category not in ("hang", "crash"):
+        return finding
+    ranks = tuple(sorted({rank for host in subject.hosts for rank in case.people.ranks_on(host)}))
+    ranks = ranks or tuple(rank for rank in _failed_themselves(case) if case.people.host_of(rank) is None)
+    if not ranks or len(ranks) >= case.world:
+        return finding
+    whole = cause.family in _OF_THE_WHOLE_HOST or (cause.slug in _LOSES_THE_HOST and finding.grade > Grade.HINTS)
+    if whole or (cause.family in _OF_ONE_HOST and _all_others_wait(case, ranks)):
+        others = tuple(r for r in range(case.world) if r not in ranks)
+        return replace(finding, subject=replace(subject, ranks=ranks), victims=finding.victims or others)
+    return replace(finding, subject=replace(subject, candidates=ranks)) if cause.family in _OF_ONE_HOST else finding
+
+
+def _all_others_wait(case: Case, ranks: tuple[int, ...]) -> bool:
+    """Whether every rank but these timed out in one collective, and none of these did."""
+    from whichrank.timeline.collectives.stuck import standings
+
+    standing = standings(case)
+    return standing is not None and set(standing.waiting) == set(range(case.world)).difference(ranks)
+
+
+def _failed_themselves(case: Case) -> tuple[int, ...]:
+    """The ranks of which NCCL says that a call of their own failed, where all others only lost a peer."""
+    said = {e.rank: e.text for e in case.events(NcclError) if e.rank is not None}
+    lost = {rank for rank, text in said.items() if _REMOTE in text}
+    own = said.keys() - lost
+    return tuple(sorted(own)) if lost and len(own) < case.world and len(said) == case.world else ()
+
+
+def _with_host_of_ranks(case: Case, finding: Finding) -> Finding:
+    """The hosts of the ranks that are meant: where to look. What the program does wrong is not to be found there."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    if cause is None or cause.family == "code-collective" or not subject.ranks or subject.hosts:
+        return finding
+    hosts = {case.people.host_of(rank) for rank in subject.ranks}
+    known = sorted(host for host in hosts if host is not None and host != "localhost")
+    return replace(finding, subject=replace(subject, hosts=tuple(known))) if len(known) == len(hosts) else finding
+
+
+def _on_the_only_host(case: Case, finding: Finding) -> Finding:
+    """The host that all ranks are on, for what happens within one machine."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    if cause is None or cause.family not in _OF_A_MACHINE or subject != Subject(code=subject.code):
+        return finding
+    if len(case.people.by_rank) < 2:  # a line of one process is a hint, and accuses no host
+        return finding
+    hosts = hosts_spoken_of(case)
+    return replace(finding, subject=replace(subject, hosts=tuple(hosts))) if len(hosts) == 1 else finding
+
+
+def _called(case: Case, finding: Finding) -> Finding:
+    """Hosts by their names, where the finding has their addresses."""
+    hosts = tuple(dict.fromkeys(case.host_names.get(host, host) for host in finding.subject.hosts))
+    return (
+        finding if hosts == finding.subject.hosts else replace(finding, subject=replace(finding.subject, hosts=hosts))
+    )
