@@ -318,3 +318,40 @@ def test_who_waits_least_in_a_list_below_its_heading(tmp_path):
         tmp_path, report__txt=text, note__txt="The job is slow since this morning: 2.6 s a step, not 1.5 s.\n"
     )
     assert (found.category, found.cause, found.culprits.ranks) == ("slow", "straggler", (5,))
+
+
+def test_a_narrow_link_of_the_gpu_whose_rank_is_late(tmp_path):
+    nccl = "".join(
+        f"tr-0{1 + rank // 4}:{5500 + rank}:9 [{rank % 4}] NCCL INFO ncclCommInitRank comm 0x5610f{rank} rank {rank} "
+        f"nranks 8 cudaDev {rank % 4} nvmlDev {rank % 4} busId {bus} commId 0x71c0 - Init COMPLETE\n"
+        for rank, bus in enumerate(["17000", "31000", "98000", "b1000", "17000", "47000", "98000", "b1000"])
+    )
+    timers = "".join(
+        f"[rank{rank}] timers it {step}: data 0.004 fwd 0.21 bwd {1.2 if rank == 5 else 0.41} "
+        f"comm_wait {0.08 if rank == 5 else 1.7}\n"
+        for step in range(100, 500, 100)
+        for rank in range(8)
+    )
+    kernel = (
+        "[    3.402990] pci 0000:47:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x2 link at "
+        "0000:46:00.0 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)\n"
+    )
+    files = {"run__log": nccl + timers, "tr-02__dmesg": kernel}
+    found = judged(tmp_path, **files)
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("pcie-degraded", (5,), ("tr-02",))
+
+
+EVICTED = (
+    "LAST SEEN   TYPE      REASON    OBJECT             MESSAGE\n9m          Warning   Evicted   pod/bert-worker-5  "
+    "The node was low on resource: ephemeral-storage. Threshold quantity: 53687091200, available: 41120404Ki.\n"
+)
+LOST = (
+    "[1,0]<stdout>:step 41250 loss 1.9188\nPRTE has lost communication with a remote daemon.\n\n"
+    "  HNP daemon   : [[43015,0],0] on node bert-launcher\n  Remote daemon: [[43015,0],6] on node bert-worker-5\n"
+)
+
+
+@pytest.mark.parametrize(("events", "cause"), [(EVICTED, "job-ended-from-outside"), ("", "host-lost")])
+def test_a_host_that_was_lost_because_its_pod_was_evicted(events, cause, tmp_path):
+    found = judged(tmp_path, launcher__log=LOST, events__txt=events)
+    assert (found.cause, found.culprits.hosts) == (cause, ("bert-worker-5",))

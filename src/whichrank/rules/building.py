@@ -188,7 +188,7 @@ def tell_of(case: Case, claim: Claim, tell: str, speaking: Sequence[known_messag
     ranks = _ranks(case, blamed)
     shown = [lead.sign, *first, *(s.sign for s in speaking)]
     who = _who(case, ranks, blamed)
-    text = tell.format(who=who if tell.startswith("{who}") else who[0].lower() + who[1:], what=_what(lead))
+    text = tell.format(who=who if tell.startswith("{who}") else who[0].lower() + who[1:], what=words(lead))
     finding = found(case, named, shown, text, grade, ranks)
     if lead.signature.who == "peer":
         peers = known_messages.peers(blamed)[:_MOST_PEERS]
@@ -217,7 +217,7 @@ def _who(case: Case, ranks: tuple[int, ...], blamed: Sequence[known_messages.See
     return who(case, ranks, [s.sign for s in blamed])
 
 
-def _what(lead: known_messages.Seen) -> str:
+def words(lead: known_messages.Seen) -> str:
     """The message itself, without what a launcher, a logger or a table put before it in the same line."""
     quote = lead.event.ref.quote
     found = lead.signature.search(quote)

@@ -113,7 +113,7 @@ class _Weighed(tuple[Finding, ...]):
         best = min((f for f in self if _says_more(f, best)), key=self.order, default=best)
         if best.cause == "straggler":
             late = set(best.subject.ranks)
-            why = [f for f in self if _says_why_late(f) and late == set(f.subject.ranks)]
+            why = [f for f in self if _says_why_late(f) and late and late == set(f.subject.ranks)]
             return min(why, key=self.order) if why else best
         if _names(best):
             return best
@@ -140,9 +140,11 @@ def _same(one: Finding, other: Finding) -> bool:
 
 
 def _says_more(finding: Finding, best: Finding) -> bool:
-    """Whether the best one defers to this: by its cause, to one that is as well supported, about the same ranks."""
+    """Whether the best one defers to this: by its cause, to one that is as well supported, about the same ranks. The
+    end of a whole job explains nothing; that of some of its hosts does."""
     mine, theirs = set(finding.subject.ranks), set(best.subject.ranks)
     deferred = best.cause in causes() and finding.cause in causes()[best.cause].defers_to
+    deferred = deferred and (_is_explicit(finding) or _names(finding))
     return deferred and finding.grade >= best.grade and (not mine or not theirs or bool(mine & theirs))
 
 
@@ -162,7 +164,8 @@ def _began_before(finding: Finding, best: Finding) -> bool:
 
 
 def _says_why_late(finding: Finding) -> bool:
-    return finding.cause in causes() and causes()[finding.cause].role == "why-late" and finding.grade >= Grade.SUPPORTS
+    """Also by a hint: that the same ranks are late, and nobody else, bears it out."""
+    return finding.cause in causes() and causes()[finding.cause].role == "why-late" and finding.grade >= Grade.HINTS
 
 
 def _follows(finding: Finding, root: Finding) -> bool:

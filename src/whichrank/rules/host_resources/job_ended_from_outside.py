@@ -11,8 +11,8 @@ back.
 The scheduler's own words, the signal that `whichrank run` received under a scheduler (with the job's time limit, where
 that is known), or the elastic agent's `Received … death signal`. What ranks print after that (SIGTERM,
 KeyboardInterrupt, lost connections) follows from it. Nobody is accused, unless only some hosts were told to end and
-others failed: then those hosts and their ranks are named. So is the node whose agent evicted a pod. A job that is ended
-because it hangs has another cause, and that one comes first.
+others failed: then those hosts and their ranks are named. So is a pod that was evicted, or the node whose agent evicted
+it. A job that is ended because it hangs has another cause, and that one comes first.
 
 ## Example
 `*** JOB 4711 ON node7 CANCELLED AT 2026-02-11T02:36:11 DUE TO TIME LIMIT ***`
@@ -37,7 +37,7 @@ from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths, exceptions, outcome, statements
-from whichrank.timeline.job_state.known_messages import of_cause
+from whichrank.timeline.job_state.known_messages import of_cause, peers
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST104"
@@ -92,10 +92,11 @@ def _told(case: Case) -> list[Finding]:
     if not seen:
         return []
     signs = statements.first_to_fail([s.sign for s in seen])
-    message = f"The job was ended from outside: {building.short(signs[0].text, 120)}."
+    message = f"The job was ended from outside: {building.words(next(s for s in seen if s.sign is signs[0]))}."
     finding = building.found(case, _CLAIM, signs, message, Grade.PROVES)
-    # What the agent of a node says it says of this node.
-    hosts = {s.sign.host for s in seen if s.signature.who == "host" and s.sign in signs and s.sign.host}
+    meant = [s for s in seen if s.signature.who == "host" and s.sign in signs]
+    # What the agent of a node says it says of a pod, or of this node.
+    hosts = {*peers(meant)} or {s.sign.host for s in meant if s.sign.host}
     return [replace(finding, subject=Subject(hosts=tuple(sorted(hosts - {"localhost"}))))]
 
 

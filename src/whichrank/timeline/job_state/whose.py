@@ -27,6 +27,7 @@ _OF_ONE_RANK = ("gpu-hardware", "cuda-fault", "host-resources", "slow-rank", "rd
 _OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resources")
 _OF_A_PROCESS = ("cuda-fault", "gpu-hardware")
 """What fails in a process fails on its host."""
+_OF_A_GPU = ("pcie-degraded",)
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 _LOSES_THE_HOST = ("host-lost",)
 """What is wrong with such a host is wrong for all of its ranks."""
@@ -74,9 +75,12 @@ def _of_some_hosts(case: Case, finding: Finding) -> Finding:
 def _at_address(case: Case, finding: Finding) -> Finding:
     """The rank on the GPU whose address the evidence names, where it names one and the finding nobody."""
     subject, cause = finding.subject, causes().get(finding.cause)
-    if cause is None or cause.family not in _OF_A_PROCESS or subject.ranks or subject.candidates or subject.gpus:
+    of_gpu = cause is not None and (cause.family in _OF_A_PROCESS or cause.slug in _OF_A_GPU)
+    if not of_gpu or subject.ranks or subject.candidates or subject.gpus:
         return finding
     named = {(ref.host, device.lower()) for ref in finding.evidence for device in _GPU.findall(ref.quote)}
+    if len(named) > 1:  # a bridge has an address too
+        named = {(host, device) for host, device in named if case.hardware.ranks_on(host, device)}
     if len(named) != 1:
         return finding
     host, device = named.pop()

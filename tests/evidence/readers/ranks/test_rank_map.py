@@ -39,6 +39,7 @@ SPAWNED = "[INFO] [launch.py:163:main] dist_world_size=2\n" + "".join(
     for n in range(2)
 )
 SLOTS = "[INFO] [launch.py:145:main] WORLD INFO DICT: {'w0': [0], 'w1': [4]}\n"
+MAPPING = "[INFO] [launch.py:163:main] global_rank_mapping=defaultdict(<class 'list'>, {'w0': [0, 1], 'w1': [2]})\n"
 SLOTS_SPAWNED = SLOTS + "w1: [INFO] process 77 spawned with command: ['python', 'sft.py', '--local_rank=0']\n"
 AGENT = "[default] Rendezvous complete for workers. Result:\n  group_rank=1\n  global_ranks=[4, 5]\n"
 FIRST_WORDS = "[rank4] host cedar gpu V100\n[rank5] host cedar gpu V100\n"
@@ -72,6 +73,7 @@ def rows(tmp_path, text, name="list.txt"):
         (NO_HEADING, [(5, 740112, None, None, None), (6, 740113, None, None, None)]),
         (SPAWNED, [(0, 30211, None, 0, None), (1, 30212, None, 1, None)]),
         (SLOTS_SPAWNED, [(1, 77, "w1", 0, 4), (0, None, "w0", 0, 0)]),
+        (MAPPING, [(0, None, "w0", 0, None), (1, None, "w0", 1, None), (2, None, "w1", 0, None)]),
         (AGENT, [(4, None, None, 0, None), (5, None, None, 1, None)]),
         (FIRST_WORDS, [(4, None, "cedar", None, None), (5, None, "cedar", None, None)]),
     ],

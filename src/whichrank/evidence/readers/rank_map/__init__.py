@@ -4,8 +4,8 @@ Read are tables with a header (`RANK PID HOST`; `scontrol listpids`), lines such
 and values (`rank=13 host=node2 pid=4410 local_rank=5`), which many programs print when they start, the list of
 processes of `ps` with `RANK=13` in the command, words and values one after the other (`rank 13 pid 4410 on node2`),
 hosts with all of their ranks (`node1 (ranks 0-7), node2 (ranks 8-15)`), hosts in the order of their ranks with as many
-each (`32 ranks on node1..node4, 8 each`), what DeepSpeed's launcher prints
-(`{'node1': [0, 1], 'node2': [0, 1]}`, `process 4410 spawned with command: […, '--local_rank=5']`), and lines whose
+each (`32 ranks on node1..node4, 8 each`), what DeepSpeed's launcher prints (`WORLD INFO DICT: {'node1': [0, 1]}`,
+`global_rank_mapping={'node1': [0, 1]}`, `process 4410 spawned with command: […, '--local_rank=5']`), and lines whose
 prefix says both the rank and the host. The elastic agent of a host says which ranks it starts (`global_ranks=[8, 9]`).
 """
 
@@ -86,7 +86,8 @@ _INTRODUCES = re.compile(
 _HOST_BEFORE = re.compile(rf"\[(?=\S{{0,80}}[\d-])({HOST})(?: |\]:? )rank \d")
 _ITEM = re.compile(r"(local[_ ]rank|gpu|pid|host|hostname|node|on) ([\w.:-]{1,80})", re.IGNORECASE)
 _ITEM_OF = {"local rank": "local_rank", "hostname": "host", "node": "host", "on": "host"}
-_WORLD = re.compile(r"WORLD INFO DICT: \{([^{}]{1,400000})\}")
+_WORLD = re.compile(r"WORLD INFO DICT: \{([^{}]{1,400000})\}|global_rank_mapping=[^{}]{0,40}\{([^{}]{1,400000})\}")
+_DEEPSPEED = ("WORLD INFO DICT", "global_rank_mapping=", "spawned with command")
 _SLOTS = re.compile(r"['\"]([\w.-]{1,253})['\"]: \[([\d, ]{1,2000})\]")
 """`'node2': [0, 1, 2, 3]`: a host and its GPUs, in the order of the ranks."""
 _SPAWNED = re.compile(r"\bprocess (\d{1,10}) spawned with command: \[.{1,4000}?--local_rank=(\d{1,4})\b")
@@ -189,7 +190,7 @@ def rows(text: str) -> list[Row]:
         _arrows(lines),
         list(_introductions(lines)) if _RANK_WITHIN.search(low) or _INTRODUCED.search(low) else [],
         list(_processes(lines)) if "RANK=" in text else [],
-        _by_deepspeed(lines) if "WORLD INFO DICT" in text or "spawned with command" in text else [],
+        _by_deepspeed(lines) if any(map(text.__contains__, _DEEPSPEED)) else [],
         ranges(lines) if RANGE_WITHIN.search(text) else [],
         shares(lines) if " each" in low or " per " in low else [],
         _by_agent(lines) if "group_rank=" in low else [],
@@ -283,13 +284,16 @@ def _words_and_values(line: str) -> dict[str, str]:
 
 
 def _slots(lines: list[tuple[int, str]]) -> Iterator[Row]:
-    """DeepSpeed's hosts with their GPUs: ranks are counted through them."""
+    """DeepSpeed's hosts with their GPUs, through which ranks are counted, or with their ranks."""
     number, line, world = next(((n, line, match) for n, line in lines if (match := _WORLD.search(line))), (0, "", None))
-    rank = 0
-    for host, slots in _SLOTS.findall(world[1]) if world else ():
-        for local, gpu in enumerate(slots.replace(",", " ").split()):
-            yield number, line, {"rank": str(rank), "host": host, "local_rank": str(local), "gpu": gpu}
-            rank += 1
+    if world is None:
+        return
+    count = 0
+    for host, slots in _SLOTS.findall(world[1] or world[2]):
+        for local, slot in enumerate(slots.replace(",", " ").split()):
+            told = {"rank": str(count), "gpu": slot} if world[1] else {"rank": slot}
+            yield number, line, {**told, "host": host, "local_rank": str(local)}
+            count += 1
 
 
 def _by_deepspeed(lines: list[tuple[int, str]]) -> list[Row]:

@@ -26,6 +26,8 @@ _ROW = re.compile(
 )
 _HEADING = re.compile(r"\s{0,16}(?P<name>[A-Za-z][\w /(),.\[\]-]{1,90}?)\s{0,4}:\s{0,4}")
 _TIMED = re.compile(r"(?i)\btim(?:es?|ings?|ers?)\b.{0,40}\((?:ms|s|us|sec\w{0,4})\)|\b(?:ms|seconds|milliseconds)\b")
+_OF_PARTS = ("timers", "timings", "breakdown")
+"""A line with such a word tells how long the parts of a step took, also without units."""
 _UNITS = ("tim", "ms", "seconds")
 """One of these stands in every heading of times."""
 _STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
@@ -141,10 +143,12 @@ def _step(line: str, lower: str, before: int) -> int:
 
 def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, str]) -> Iterator[RankValue]:
     """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`; what a legend says of a name counts for it."""
-    step = _step(text, text.lower(), step)
+    lower = text.lower()
+    step, parts = _step(text, lower, step), any(map(lower.__contains__, _OF_PARTS))
     for name, value, unit in _PAIR.findall(text):
-        kind: Quantity | None = quantity(legend.get(name, name), timed=bool(unit) or name in legend)
-        if kind is None:
+        timed = bool(unit) or name in legend
+        kind: Quantity | None = quantity(legend.get(name, name), timed=timed or parts)
+        if kind is None or (kind == "step" and parts and not timed and quantity(name) is None):
             continue
         if kind == "checksum":
             yield RankValue(name, kind, member, step, number, text.strip(), token=value.lower())
