@@ -11,6 +11,7 @@ _WORDS: dict[str, str] = {
         r"checkpoint\w{0,3}|ckpts?|\w{0,20}\.?distcp|consolidat\w{1,4}|state_dict|safetensors|save_pretrained|save_state|save_model"
         r"|(?:sav|writ|export|upload|merg)(?:e|es|ing)(?: of)? (?:\w{1,12} ){0,2}"
         r"(?:model|weights|adapters?|shards?|states?)"
+        r"|(?:push|upload|copy|copi|sav|writ|stor|archiv|sync|flush|mov)\w{0,4} [^\n]{0,80}\.(?:pth?|ckpt|safetensors)"
     ),
     "rank-stuck-in-evaluation": (
         r"evaluat(?:e|es|ion|ing)|validat(?:e|es|ion|ing)|predict(?:s|ion|ing)"
@@ -60,6 +61,11 @@ _HELD_UP: dict[str, str] = {
         r"|(?:data ?loader|prefetch\w{0,4}|shard|s3|gcs|bucket|dataset)\b.{0,60}"
         r"(?:retr(?:y|ies|ying)|slow|wait\w{0,3}|stall\w{0,3}|timed? ?out|attempt|backoff|behind)"
         r"|(?:retr(?:y|ies|ying)|attempt \d)\b.{0,60}(?:read|get|fetch|download|shard|s3|http|object)"
+    ),
+    "rank-stuck-in-user-code": (
+        r"(?:retry(?:ing)?|(?:next|another) (?:try|attempt)|try(?:ing)? again|back(?:ing)? ?off|sleep(?:ing)?)\b"
+        r".{0,20}\b\d{1,6}(?:\.\d{1,3})? ?(?:s|secs?|seconds?|m|min|minutes?)\b"
+        r"|(?:attempt|try|retry) \d{1,6} ?(?:of|/) ?\d{1,6}\b"
     ),
 }
 """What a rank that is late may say about itself: more than people write, the surest first."""

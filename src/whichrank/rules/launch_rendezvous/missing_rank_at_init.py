@@ -37,6 +37,7 @@ from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, Watc
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import stack_ref
+from whichrank.timeline.collectives.unrecorded import in_new_group
 
 if TYPE_CHECKING:
     from whichrank.records import nccl
@@ -61,7 +62,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if never and joined and not case.goes_on:
         # A watcher saw it: with NCCL the others meet, and record, only behind the making of the group.
         return [_finding(case, tuple(sorted(never)), tuple(sorted(joined - set(never))), list(never.values()))]
-    if case.lineup is not None:
+    if case.lineup is not None or in_new_group(case):
         return []
     started, refs = _started(case)
     starting = {rank for rank, activity in case.activities.items() if activity.doing == "starting"}

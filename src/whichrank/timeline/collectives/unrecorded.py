@@ -17,7 +17,7 @@ from whichrank.records.events.collectives import MESSAGES, InOperation, StoodSti
 from whichrank.records.events.launchers import ProcessLeft
 from whichrank.records.events.startup import GroupTeardown
 from whichrank.records.outline import Loop
-from whichrank.records.stack import is_user_frame
+from whichrank.records.stack import is_user_frame, main_thread
 from whichrank.timeline.collectives.troubles.loops import left
 from whichrank.timeline.collectives.waits import build_graph
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _FINISHED = 4
 """So many operations have finished in a job that is past its start."""
+_FURTHER = ("new_group", "split_group")
 BY_ABSENCE = ("stopped", "added", "alone", "skipped", "crossed")
 """Shapes of troubles that a circle through first calls explains better."""
 
@@ -55,10 +56,18 @@ def waits(case: Case) -> dict[int, tuple[int, ...]]:
 
 
 def in_new_group(case: Case) -> list[int]:
-    """Ranks that wait in `new_group` for others, in a job that is past its start."""
+    """Ranks that wait in `new_group` for others, in a job that is past its start: by its operations, or by stacks."""
     finished = int(case.lineup.done.sum()) if case.lineup is not None else 0
     making = [rank for rank, activity in case.activities.items() if activity.doing == "starting"]
-    return making if finished >= _FINISHED and len(making) > 1 else []
+    past = finished >= _FINISHED or (making and all(_has_a_group(case, rank) for rank in making))
+    return making if past and len(making) > 1 else []
+
+
+def _has_a_group(case: Case, rank: int) -> bool:
+    """Whether a rank that makes a group makes a further one: `new_group` needs that of the whole job."""
+    thread = main_thread(case.stacks[rank]) if rank in case.stacks else None
+    frames = thread.frames if thread is not None else ()
+    return any(frame.function in _FURTHER and frame.file.endswith("distributed_c10d.py") for frame in frames)
 
 
 def ended_before_new_group(case: Case) -> dict[int, Ref]:

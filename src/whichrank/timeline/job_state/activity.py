@@ -152,7 +152,7 @@ _USER_SIGNS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
     (
         "data",
         re.compile(
-            r"data_?loader|dataset|(?:^|_)loader|next_batch|get_batch|fetch|(?:next|open|load|read|get)_shard|read_(?:batch|sample|record|image)|decode_(?:image|video|jpeg)|collate|prefetch|__getitem__",
+            r"data_?loader|dataset|(?:^|_)loader|next_batch|get_batch|fetch|(?:next|open|load|read|get)_shard|^_?read_\w|^_?load_(?!state|model|weight|param|optim|adapter|module|check|ckpt|config|args|env|plugin|extension|library|kernel)\w|reader$|^(?:iter_|make_)?batches$|decode_(?:image|video|jpeg)|collate|prefetch|__getitem__",
             re.IGNORECASE,
         ),
     ),

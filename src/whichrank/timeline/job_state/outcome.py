@@ -41,6 +41,7 @@ _FATAL: tuple[type[Event], ...] = (
     MonitoredBarrierFailed, GlooTimeout, JobEnded, CudaError, NcclError, HostOutOfMemory,
     DataloaderWorkerDied, NodeSilent, ActorDied,
 )  # fmt: skip
+_NOT_DESTROYED = "torch-not-destroyed"
 _TERMINATED = (15, 143)
 _COUNTED_ON = 3
 # Peers that leave one after the other: what the last ones print about the first ones.
@@ -73,6 +74,8 @@ def finish(case: Case) -> Finish | None:
         if event.ref.source not in told and event.how in ("words", "exit", "accounted", *leaves)
     ]
     said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
+    if leaves and (left := _all_left(case)) is not None:
+        said.append(left)
     if any(event.how == "accounted" for event in case.events(RunFinished)):
         # Slurm says that the job completed: a step that was cancelled or a task that was killed was not the training.
         fatal = [event for event in fatal if not isinstance(event, JobEnded | ProcessExit)]
@@ -136,6 +139,15 @@ def _went_on(case: Case, event: Event) -> bool:
             if len(np.unique(counted)) >= _COUNTED_ON and (change > 0).sum() > 2 * (change < 0).sum():
                 return True
     return False
+
+
+def _all_left(case: Case) -> Finish | None:
+    """The last word of a job whose ranks all came to the end of the script: torch misses the end of the groups there.
+
+    It does so behind an exception too, which the output shows."""
+    left = {s.rank: s for s in case.sightings if s.signature == _NOT_DESTROYED and s.rank is not None}
+    last = max(left.values(), key=lambda seen: seen.line, default=None)
+    return _of_event(last) if last is not None and left.keys() == set(range(case.world)) else None
 
 
 def _of_event(event: Event) -> Finish:

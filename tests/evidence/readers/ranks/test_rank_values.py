@@ -30,9 +30,7 @@ COLUMNS = """step  rank  host     loss      sha1(params)
  1000     0  ada-0   4.4486   d02ec6c19fb0
  1000     1  ada-1   4.4513   62f7b654ccf3
 """
-PARTS = (
-    "[rank0] timers it 7: fwd 0.21 h2d 0.05 comm_wait 1.71\n[rank1] timers it 7: fwd 0.62 h2d 0.06 comm_wait 0.08\n"
-)
+PARTS = "[rank0] timers it 7: fwd 0.21 h2d 0.05 comm_wait 1.71\n[rank1] timers it 7: fwd 0.62 h2d 0.06 comm_wait 0.08\n"
 PAIRS = """[rank0] step 7 loss 2.1 fwd_ms=21.5 param_sha1 0f8c1a77
 [rank1] step 7 loss 2.2 fwd_ms=40.1 param_sha1 b2e40c19
 """
