@@ -58,7 +58,8 @@ def at_the_end(lineup: Lineup, troubles: Sequence[Trouble], script: Script, stan
 
 def _at_a_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> Trouble:
     if trouble.shape == "crossed":
-        return _one_side_left(lineup, trouble, script.lines.loops, stands)
+        parted = _one_side_left(lineup, trouble, script.lines.loops, stands)
+        return _of_one_rank(lineup, parted, script, stands) if parted is trouble else parted
     if trouble.shape == "left-loop" and _within_one_round(lineup, trouble, script.lines.loops, stands):
         return replace(trouble, shape="added")  # by the order of lines alone it looked so
     if _parted_at_loop(lineup, trouble, script, stands):
@@ -106,6 +107,21 @@ def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stand
                 due=due, other=None, cycle=(), tie=False, unsure=False,
             )  # fmt: skip
     return trouble
+
+
+def _of_one_rank(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> Trouble:
+    """A call under a condition on the rank, past which all others are: they don't come to it, in whatever order."""
+    acted, due, sits = trouble.acted, trouble.due, trouble.other
+    if acted is None or due is None or sits is None or set(sits.joined) != set(trouble.ranks):
+        return trouble
+    mine, theirs = _stack(lineup, acted, stands), _stack(lineup, due, stands)
+    there = fork(mine, theirs)
+    if there is None or there[1].line <= there[0].line or script.for_some_ranks(there[1:2]):
+        return trouble
+    inward = list(mine)[: list(mine).index(there[0]) + 1]
+    if not script.for_some_ranks([frame for frame in inward if is_user_frame(frame)]):
+        return trouble
+    return replace(trouble, shape="alone", meeting=sits, other=None, cycle=())
 
 
 def _stack(lineup: Lineup, row: int, stands: Stands) -> Sequence[Frame]:
