@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from whichrank.facts.variables.environment import catalogue, in_family
@@ -14,6 +14,8 @@ from whichrank.source._constants import Constants, returns
 from whichrank.source._environ import Pair, is_environ, named
 from whichrank.source._names_only import names_only
 from whichrank.source.nodes import last_name
+from whichrank.source.places import kept_names
+from whichrank.source.places.kept_names import Keeps
 
 _STARTS = frozenset({
     "run", "Popen", "call", "check_call", "check_output", "execve", "execvpe", "execle", "execlpe", "spawnve",
@@ -38,12 +40,34 @@ class Child(NamedTuple):
     given_at: ast.AST | None = None
     """The dictionary, where it is given to the call."""
     why: str = "the processes that are started get a new environment (env=) without it"
+    kept: tuple[Keeps, ...] = ()
+    """Of a fresh one: the variables of os.environ that are put into it nevertheless."""
+
+    def lets_through(self, name: str) -> bool:
+        """The processes may get what os.environ has under that name."""
+        return not self.fresh or any(keeps(name) for keeps in self.kept)
+
+
+class _Made(NamedTuple):
+    """What a dictionary is made of."""
+
+    pairs: list[Pair]
+    fresh: bool
+    """os.environ as a whole is not among it."""
+    kept: tuple[Keeps, ...] = ()
+
+    @classmethod
+    def of(cls, parts: Iterable[_Made]) -> _Made:
+        """All of them in one dictionary."""
+        each = list(parts)
+        pairs = [pair for part in each for pair in part.pairs]
+        return cls(pairs, all(part.fresh for part in each), tuple(keeps for part in each for keeps in part.kept))
 
 
 def children(tree: ast.AST, constants: Constants, environ: frozenset[str]) -> Iterator[Child]:
     """Every environment that goes to other processes; each dictionary once."""
     seen: set[int] = set()
-    reader = _Dictionaries(constants, environ, names_only(tree, constants), _connects(tree))
+    reader = _Dictionaries(constants, environ, names_only(tree, constants), tree)
     for node in ast.walk(tree):
         for child in _found(node, reader):
             pairs = [pair for pair in child.pairs if id(pair[2]) not in seen]
@@ -69,13 +93,13 @@ def _found(node: ast.AST, reader: _Dictionaries) -> Iterator[Child]:
                 if _speaks_of_env(target.value):
                     yield Child(node, list(named(target.slice, node.value, node)), fresh=False, starts=False)
             elif _speaks_of_env(target) and isinstance(node.value, ast.Dict | ast.Call):
-                yield Child(node, reader.pairs(node.value)[0], fresh=False, starts=False)
+                yield Child(node, reader.pairs(node.value).pairs, fresh=False, starts=False)
     elif isinstance(node, ast.Dict):
         yield from _dictionary(node, reader)
     elif isinstance(node, ast.FunctionDef) and "env" in node.name.lower():
         for inner in ast.walk(node):
             if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Dict):
-                yield Child(inner, reader.pairs(inner.value)[0], fresh=False, starts=False)
+                yield Child(inner, reader.pairs(inner.value).pairs, fresh=False, starts=False)
 
 
 def _dictionary(node: ast.Dict, reader: _Dictionaries) -> Iterator[Child]:
@@ -85,9 +109,9 @@ def _dictionary(node: ast.Dict, reader: _Dictionaries) -> Iterator[Child]:
     }
     for key, value in keys.items():
         if isinstance(key, str) and "env" in key.lower():
-            yield Child(value, reader.pairs(value)[0], fresh=False, starts=False)
+            yield Child(value, reader.pairs(value).pairs, fresh=False, starts=False)
     if any(isinstance(key, str) and key in catalogue() for key in keys):  # settings under any name
-        yield Child(node, reader.pairs(node)[0], fresh=False, starts=False)
+        yield Child(node, reader.pairs(node).pairs, fresh=False, starts=False)
     if {"name", "value"} <= keys.keys() and isinstance(keys["name"], ast.Constant):
         yield Child(node, [(str(keys["name"].value), keys["value"], keys["name"])], fresh=False, starts=False)
 
@@ -121,7 +145,7 @@ def _call(node: ast.Call, reader: _Dictionaries) -> Iterator[Child]:
         return
     for key, value in keywords.items():
         if "env" in key.lower():
-            yield Child(node, reader.pairs(value)[0], fresh=False, starts=False)
+            yield Child(node, reader.pairs(value).pairs, fresh=False, starts=False)
 
 
 def keys_of(keywords: dict[str, ast.expr]) -> set[str]:
@@ -153,7 +177,7 @@ def _runtime_environment(keywords: dict[str, ast.expr], reader: _Dictionaries) -
         zip(environment.keys, environment.values, strict=True) if isinstance(environment, ast.Dict) else ()
     ):
         if isinstance(key, ast.Constant) and key.value == "env_vars":
-            pairs = reader.pairs(value)[0]
+            pairs = reader.pairs(value).pairs
     return pairs, environment is None or isinstance(environment, ast.Dict)
 
 
@@ -161,10 +185,9 @@ def _started(node: ast.Call, name: str, keywords: dict[str, ast.expr], reader: _
     environment = keywords.get("env")
     if environment is None and name in {"execve", "execvpe", "spawnve", "spawnvpe"} and node.args:
         environment = node.args[-1]
-    pairs: list[Pair] = []
-    fresh = False
+    made = _UNKNOWN
     if environment is not None and not (isinstance(environment, ast.Constant) and environment.value is None):
-        pairs, fresh = reader.pairs(environment)
+        made = reader.pairs(environment)
     first = node.args[0] if node.args else keywords.get("args")
     if name.startswith(("exec", "spawn")) and len(node.args) > 1:
         first = node.args[1]
@@ -174,7 +197,7 @@ def _started(node: ast.Call, name: str, keywords: dict[str, ast.expr], reader: _
         text = reader.constants.text(reader.constants.resolve(first))
         if text.strip("\0 "):
             script = (text, first.lineno)
-    return Child(node, pairs, fresh, True, words, script, environment)
+    return Child(node, made.pairs, made.fresh, True, words, script, environment, kept=made.kept)
 
 
 def _of_module(func: ast.expr) -> bool:
@@ -184,60 +207,61 @@ def _of_module(func: ast.expr) -> bool:
     return isinstance(func, ast.Name) and func.id in {"Popen", "check_call", "check_output", "execvpe", "execve"}
 
 
+_UNKNOWN = _Made([], fresh=False)
+
+
 class _Dictionaries:
     """Dictionaries taken apart: their pairs, and whether os.environ is not among what they are made of."""
 
     def __init__(
-        self, constants: Constants, environ: frozenset[str], names_only: frozenset[int], connects: bool
+        self, constants: Constants, environ: frozenset[str], names_only: frozenset[int], tree: ast.AST
     ) -> None:
         self.constants, self.environ, self.names_only = constants, environ, names_only
-        self.connects = connects
+        self.connects = _connects(tree)
+        self.loops = kept_names.Loops(tree)
 
-    def pairs(self, node: ast.expr, depth: int = 0) -> tuple[list[Pair], bool]:
+    def pairs(self, node: ast.expr, depth: int = 0) -> _Made:
         if depth > 6 or is_environ(node, self.environ):
-            return [], False
+            return _UNKNOWN
         if isinstance(node, ast.Dict):
             return self._literal(node, depth)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            left, fresh = self.pairs(node.left, depth + 1)
-            right, also = self.pairs(node.right, depth + 1)
-            return [*left, *right], fresh and also
+            return _Made.of((self.pairs(node.left, depth + 1), self.pairs(node.right, depth + 1)))
         if isinstance(node, ast.Call):
             return self._call(node, depth)
         if isinstance(node, ast.Name) and len(values := self.constants.values_of(node)) == 1:
-            pairs, fresh = self.pairs(values[0], depth + 1)
-            later = [p for key, value, place in self.constants.added_to(node) for p in named(key, value, place)]
-            return [*pairs, *later], fresh and node.id not in self.constants.updated
-        return [], False
+            later = [self._added(*each) for each in self.constants.added_to(node)]
+            made = _Made.of((self.pairs(values[0], depth + 1), *later))
+            return made._replace(fresh=made.fresh and node.id not in self.constants.updated)
+        if (keeps := kept_names.by_comprehension(node, self.constants, self.environ)) is not None:
+            return _Made([], fresh=True, kept=(keeps,))
+        return _UNKNOWN
 
-    def _literal(self, node: ast.Dict, depth: int) -> tuple[list[Pair], bool]:
-        found: list[Pair] = []
-        fresh = True
+    def _added(self, key: ast.expr, value: ast.expr, place: ast.AST) -> _Made:
+        """An element that is put in later; one whose name nobody knows may be any."""
+        if isinstance(key, ast.Constant):
+            return _Made(list(named(key, value, place)), fresh=True)
+        keeps = self.loops.keeps(key, place, self.constants, self.environ)
+        return _UNKNOWN if keeps is None else _Made([], fresh=True, kept=(keeps,))
+
+    def _literal(self, node: ast.Dict, depth: int) -> _Made:
         if id(node) in self.names_only:
-            return found, fresh
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is not None:
-                found += named(key, value, key)
-            else:
-                inner, alone = self.pairs(value, depth + 1)
-                found += inner
-                fresh = fresh and alone
-        return found, fresh
+            return _Made([], fresh=True)
+        return _Made.of(
+            self.pairs(value, depth + 1) if key is None else _Made(list(named(key, value, key)), fresh=True)
+            for key, value in zip(node.keys, node.values, strict=True)
+        )
 
-    def _call(self, node: ast.Call, depth: int) -> tuple[list[Pair], bool]:
+    def _call(self, node: ast.Call, depth: int) -> _Made:
         if isinstance(node.func, ast.Name) and node.func.id == "dict":
-            found: list[Pair] = [(k.arg, k.value, k.value) for k in node.keywords if k.arg]
-            fresh = True
-            for argument in [*node.args, *(k.value for k in node.keywords if k.arg is None)]:
-                inner, alone = self.pairs(argument, depth + 1)
-                found += inner
-                fresh = fresh and alone
-            return found, fresh
+            made = _Made([(k.arg, k.value, k.value) for k in node.keywords if k.arg], fresh=True)
+            taken = [*node.args, *(k.value for k in node.keywords if k.arg is None)]
+            return _Made.of((made, *(self.pairs(argument, depth + 1) for argument in taken)))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "copy":
             return self.pairs(node.func.value, depth + 1)
         function = self.constants.functions.get(node.func.id) if isinstance(node.func, ast.Name) else None
         returned = list(returns(function)) if function is not None else []
-        return self.pairs(returned[0], depth + 1) if len(returned) == 1 else ([], False)
+        return self.pairs(returned[0], depth + 1) if len(returned) == 1 else _UNKNOWN
 
 
 def _speaks_of_env(node: ast.AST) -> bool:

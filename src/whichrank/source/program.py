@@ -224,7 +224,7 @@ class _Program(Struct):
             self.left_behind(child)
         elif child.starts:
             self.put(child)
-        inherited = [] if child.fresh else [Given(n, UNKNOWN, getattr(p, "lineno", 1)) for n, p in self.own.items()]
+        inherited = [Given(n, UNKNOWN, getattr(p, "lineno", 1)) for n, p in self.own.items() if child.lets_through(n)]
         if child.words is not None:
             words = [(text, text, line) for text, line in child.words]
             who = "a list of words"
@@ -276,7 +276,8 @@ class _Program(Struct):
 
     def replaced(self, child: Child) -> None:
         """`env={…}` without os.environ: the ranks get these variables and nothing else."""
-        if not child.fresh or child.given_at is None or "PATH" in {name for name, _, _ in child.pairs}:
+        passed = "PATH" in {name for name, _, _ in child.pairs} or child.lets_through("PATH")
+        if passed or child.given_at is None:
             return
         why = "the dictionary replaces the whole environment: PATH, LD_LIBRARY_PATH and HOME don't reach the ranks"
         lost = Lost("env", self.ref(child.given_at), why, "Write env={**os.environ, …}.")
@@ -317,7 +318,7 @@ class _Program(Struct):
         passed = {name for name, _, _ in child.pairs}
         joins = self.joins()
         for name, node in self.own.items():
-            if name in catalogue() and name not in passed and not joins:
+            if name in catalogue() and name not in passed and not child.lets_through(name) and not joins:
                 self.out.lost.append(
                     Lost(name, self.ref(node), child.why, f"Put {name} into that environment.", "warning")
                 )
