@@ -164,6 +164,26 @@ def unread() -> dict[str, Folklore]:
     return {name: lore for name, lore in folklore().items() if name not in catalogue()}
 
 
+class Output(NamedTuple):
+    """A variable that a launcher writes for its ranks, whatever it held before."""
+
+    name: str
+    launchers: tuple[str, ...]
+    read_elsewhere: bool
+    """Ranks that another launcher starts read it."""
+    instead: str
+
+
+@cache
+def outputs() -> dict[str, Output]:
+    return {
+        row["name"]: Output(
+            row["name"], tuple(row["launchers"].split("|")), row["read_elsewhere"] == "yes", row["instead"]
+        )
+        for row in rows("variables/outputs.csv")
+    }
+
+
 @cache
 def _neighbours() -> tuple[dict[str, str], tuple[str, ...]]:
     owners = {row["pattern"]: row["owner"] for row in rows("variables/neighbours.csv")}
