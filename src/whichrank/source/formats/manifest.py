@@ -73,8 +73,8 @@ class Manifest(Struct):
     group: str = ""
     elsewhere: list[other_parts.Elsewhere] = field(default_factory=list)
     """Variables of containers that are no ranks."""
-    trains: bool | None = None
-    """Some of the services of compose are known to start the ranks; None before anybody has asked."""
+    trainers: frozenset[str] | None = None
+    """Images of the services of compose that are known to start the ranks; None before anybody has asked."""
     budget: int = VISIT_LIMIT
     around: list[Given] = field(default_factory=list)
     """Variables of the blocks around a script."""

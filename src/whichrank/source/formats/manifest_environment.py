@@ -54,15 +54,17 @@ def block(manifest: Manifest, node: Node, scope: str, *, judged: bool = True) ->
                 manifest.entry(key.text, key, value, scope, ("", "", key.text), 1)
     for item in node.items:
         _listed(manifest, item, found)
-    given, own = [], _own_addresses(node)
+    given, own, drawn = [], _of_the_pod(node, _ADDRESSES), _of_the_pod(node, _IDENTITY)
     for name, (value, line) in found.items():
         if value.null and node.kind == "map":
             continue
         text = record(manifest, name, value, line, scope) if judged else value.text
         refers = {match[1] for match in _REFERENCE.finditer(value.text)}
-        given.append(Given(name, text, line, own=not refers.isdisjoint(own)))
+        given.append(Given(name, text, line, own=not refers.isdisjoint(own), drawn=not refers.isdisjoint(drawn)))
     given += [Given(name, UNKNOWN, line, own=True) for name, line in own.items() if name not in found]
-    return [*given, *(Given(name, UNKNOWN, line) for name, line in _filled_in(node) if name not in found | own.keys())]
+    given += [Given(name, UNKNOWN, line, drawn=True) for name, line in drawn.items() if name not in found]
+    told = found.keys() | own.keys() | drawn.keys()
+    return [*given, *(Given(name, UNKNOWN, line) for name, line in _filled_in(node) if name not in told)]
 
 
 def _filled_in(block: Node) -> Iterator[tuple[str, int]]:
@@ -74,17 +76,18 @@ def _filled_in(block: Node) -> Iterator[tuple[str, int]]:
 
 
 _REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_]\w{0,80})\)")
-_OF_THE_POD = frozenset({"status.podIP", "status.podIPs", "status.hostIP", "metadata.name", "spec.nodeName"})
+_ADDRESSES = frozenset({"status.podIP", "status.podIPs", "status.hostIP", "metadata.name", "spec.nodeName"})
+_IDENTITY = frozenset({"metadata.uid"})
 
 
-def _own_addresses(block: Node) -> dict[str, int]:
-    """Variables that hold the pod's own name or address, with their lines."""
+def _of_the_pod(block: Node, fields: frozenset[str]) -> dict[str, int]:
+    """Variables that hold one of these fields of the pod itself, with their lines."""
     found = {}
     for item in block.items:
         name, source = item.get("name"), item.get("valueFrom")
         field = source.get("fieldRef") if source is not None else None
         path = field.get("fieldPath") if field is not None else None
-        if name is not None and path is not None and path.text in _OF_THE_POD:
+        if name is not None and path is not None and path.text in fields:
             found[name.text] = name.line
     return found
 
@@ -122,7 +125,7 @@ def _listed(manifest: Manifest, item: Node, found: dict[str, tuple[Node, int]]) 
         return
     name = name_node.text
     who = "ECS" if manifest.root.get("containerDefinitions") is not None else _TEXTS_ONLY["kubernetes"]
-    if (manifest.form == "kubernetes" or who == "ECS") and not manifest.templated and value_node.bare:
+    if (manifest.form == "kubernetes" or who == "ECS") and value_node.bare:
         why = f"{who} takes strings only as values of variables, and refuses a bare number or boolean"
         manifest.lost(name, value_node.line, why, f'Quote it: value: "{value_node.text}"', error=True)
     if manifest.form == "kubernetes" and manifest.templated:

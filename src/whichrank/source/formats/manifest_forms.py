@@ -227,7 +227,7 @@ def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:
         text, line = manifest.body(value)
         manifest.out.add(env_file.read("\n" * (line - 1) + text, manifest.out.label))
     elif manifest_keys.is_setting(name):
-        if value.bare and not manifest.templated:
+        if value.bare:
             why = "a ConfigMap takes strings only, and refuses a bare number or boolean"
             manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
         if manifest.templated:

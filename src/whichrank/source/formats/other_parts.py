@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from whichrank.source.shell.embedded import Given
 
 
+def for_ranks_alone(name: str, text: str) -> bool:
+    """A setting that a program which only looks on has no use for; a path may be one that it reads."""
+    return name.startswith(("NCCL_", "TORCH_NCCL_", "TORCH_FR_")) and not text.startswith("/")
+
+
 class Part(NamedTuple):
     """A container that runs no rank, and what to say of its settings."""
 
@@ -33,8 +38,7 @@ class Part(NamedTuple):
 
     def of_ranks(self, item: Given) -> bool:
         """The variable is of no use to the part itself."""
-        collective = item.name.startswith(("NCCL_", "TORCH_NCCL_", "TORCH_FR_"))
-        return not self.reads_files or (collective and not item.text.startswith("/"))
+        return not self.reads_files or for_ranks_alone(item.name, item.text)
 
 
 class Elsewhere(NamedTuple):
@@ -99,23 +103,44 @@ _MAY_TRAIN = re.compile(
 )
 
 
+def may_train(command: str) -> bool:
+    """A command (or the name of an image) that may start ranks, as far as its words tell."""
+    return bool(_MAY_TRAIN.search(command))
+
+
 def _serves(manifest: Manifest, container: Node) -> bool:
     """A service of compose that has no GPU and starts no ranks, beside one that has GPUs and does."""
-    command = _command(container)
     by_hand = any(container.get(key) is not None for key in ("profiles", "stdin_open", "tty"))
-    if not command or by_hand or _has_gpus(container) or _MAY_TRAIN.search(command):
+    if by_hand or _has_gpus(container) or _is_rank(container):
         return False
-    if manifest.trains is None:
-        manifest.trains = _trains(manifest.root)
-    return manifest.trains
+    if manifest.trainers is None:
+        manifest.trainers = _trainers(manifest.root)
+    command = _command(container) or _of_image(container, manifest.trainers)
+    return bool(manifest.trainers) and bool(command) and not may_train(command)
 
 
-def _trains(root: Node) -> bool:
-    """Some services start ranks, each of them with GPUs and with all of its variables in this file."""
+def _of_image(service: Node, trainers: frozenset[str]) -> str:
+    """The image of a service, whose own program runs; empty for the image of the ranks, and for one built here."""
+    image = service.get("image")
+    return image.text if image is not None and image.text not in trainers and service.get("build") is None else ""
+
+
+def _trainers(root: Node) -> frozenset[str]:
+    """The images of the services that start ranks, if each of them has GPUs and all of its variables in this file."""
     services = root.get("services")
     others = [value for _, value in services.entries()] if services is not None else []
-    ranks = [each for each in others if _STARTS_RANKS.search(_command(each))]
-    return bool(ranks) and all(_has_gpus(each) and each.get("env_file") is None for each in ranks)
+    ranks = [each for each in others if _STARTS_RANKS.search(_command(each)) or _is_rank(each)]
+    known = all(_has_gpus(each) and each.get("env_file") is None for each in ranks)
+    images = [image.text if (image := each.get("image")) is not None else "" for each in ranks]
+    return frozenset(images if known else ())
+
+
+def _is_rank(service: Node) -> bool:
+    """It is given the number of a rank."""
+    block = service.get("environment")
+    names = [key.text for key, _ in block.entries()] if block is not None else []
+    names += [item.text.partition("=")[0] for item in block.items] if block is not None else []
+    return not {"RANK", "NODE_RANK", "WORLD_SIZE"}.isdisjoint(names)
 
 
 def _has_gpus(service: Node) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from configparser import Error, RawConfigParser
 
+from whichrank.facts.variables.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
 from whichrank.source import memory
-from whichrank.source.places import left_as_text
+from whichrank.source.formats import other_parts
+from whichrank.source.places import each_host, left_as_text
 from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.embedded import Given, run_command
 from whichrank.source.shell.tokens import split_words
@@ -20,6 +22,7 @@ _PAIR = re.compile(
     r"(?<![^,\s])([A-Za-z_]\w{0,80})[ \t]{0,8}=[ \t]{0,8}"
     r"(\"[^\"]{0,4000}\"|'[^']{0,4000}'|[^,\s]{0,4000})\s{0,8}(?:,|$)"
 )
+_OWN_NAME, _NOTHING = re.compile(r"%\(host_node_name\)s"), re.compile(r"(?!)")
 _FILLED_IN = re.compile(r"%\([^)]{0,80}\)[sd]")
 
 
@@ -34,18 +37,42 @@ def read(text: str, label: str) -> SettingsFile:
         return out
     lines = text.split("\n")
     shared = _environment(config, "supervisord", lines, out, label)
+    trains: dict[str, bool] = {}
+    started = False
     for section in config.sections():
         if not section.startswith("program:"):
             continue
-        given = [*shared, *_environment(config, section, lines, out, f"{label}:{section}")]
+        scope = f"{label}:{section}"
+        given = [*shared, *_environment(config, section, lines, out, scope)]
         command, at = config.get(section, "command", fallback=""), _line(lines, section, "command")
         words = [
             expand(word.raw.replace("$", "\\$"), lambda _n: None).text for word in split_words(_known(command), at)
         ]
         if words:
             size = Allocation(grace=_grace(config, section, lines, at))
-            out.add(run_command([(w, w, at) for w in words], label, lines, given, size, literal="supervisord"))
+            spelled = [(word, at) for word in command.split()]
+            found = run_command([(w, w, at) for w in words], label, lines, given, size, literal="supervisord")
+            for launch in found.launches:
+                each_host.tell(launch, spelled, _OWN_NAME, _NOTHING, lambda line: _ref(label, lines, line))
+            out.add(found)
+            trains[scope] = found.note == "launched" or other_parts.may_train(command)
+            started |= found.note == "launched"
+    if started:
+        _of_others(out, trains)
     return out
+
+
+def _of_others(out: SettingsFile, trains: dict[str, bool]) -> None:
+    """Settings of a program that trains nothing, beside one that does and has them not."""
+    there = {a.name for a in out.assignments if trains.get(a.scope, True)}
+    for each in out.assignments:
+        if (
+            each.name not in there
+            and each.name in catalogue()
+            and other_parts.for_ranks_alone(each.name, each.value or "")
+        ):
+            why = "only a program that trains nothing has it, and the one that does goes without"
+            out.lost.append(Lost(each.name, each.ref, why, "Move it to the program that trains."))
 
 
 def _grace(config: RawConfigParser, section: str, lines: list[str], command: int) -> Count:
@@ -54,6 +81,10 @@ def _grace(config: RawConfigParser, section: str, lines: list[str], command: int
     if stated is None:
         return Count(10, command, "stopwaitsecs (by default)", exact=False)
     return Count(stated, _line(lines, section, "stopwaitsecs"), "stopwaitsecs")
+
+
+def _ref(label: str, lines: list[str], line: int) -> Ref:
+    return Ref(label, f"line {line}", lines[line - 1].strip()[:QUOTE_LIMIT] if line <= len(lines) else "")
 
 
 def _known(text: str) -> str:
@@ -69,9 +100,9 @@ def _environment(config: RawConfigParser, section: str, lines: list[str], out: S
     for match in _PAIR.finditer(value):
         at = start + value.count("\n", 0, match.start(1))
         text = _known(match[2].strip("\"'"))
-        ref = Ref(out.label, f"line {at}", lines[at - 1].strip()[:QUOTE_LIMIT] if at <= len(lines) else "")
+        ref = _ref(out.label, lines, at)
         out.assignments.append(Assignment(match[1], None if UNKNOWN in text else text, ref, scope, "export"))
-        given.append(Given(match[1], text, at))
+        given.append(Given(match[1], text, at, own=bool(_OWN_NAME.match(match[2].strip("\"'")))))
         if found := left_as_text.lost(match[1], text, ref, "supervisord"):
             out.lost.append(found)
     return given
@@ -86,7 +117,7 @@ def _split(out: SettingsFile, value: str, start: int, lines: list[str]) -> None:
             name = key.strip()
         elif match.group().strip() and name:
             at = start + value.count("\n", 0, match.start())
-            ref = Ref(out.label, f"line {at}", lines[at - 1].strip()[:QUOTE_LIMIT] if at <= len(lines) else "")
+            ref = _ref(out.label, lines, at)
             why = f"supervisord splits the list at commas and refuses '{match.group().strip()[:60]}'"
             out.lost.append(Lost(name, ref, why, f'Quote the value: {name}="…"', "error"))
 

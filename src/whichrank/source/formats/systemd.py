@@ -10,6 +10,7 @@ from whichrank.model.evidence import Ref
 from whichrank.records.launches import Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Clash, Lost, SettingsFile
 from whichrank.source import memory
+from whichrank.source.places import each_host
 from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.embedded import Given, run_command
 
@@ -17,6 +18,8 @@ KIND = "systemd"
 QUOTE_LIMIT = 300
 _ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|((?:[^\s"\']|"[^"]*"|\'[^\']*\')+)')
 _SPECIFIER = re.compile(r"%([A-Za-z%])")
+# systemd.unit(5): %H is the host's name, %l its first part; %m identifies the machine, %b the boot.
+_OWN_NAME, _OWN_ID = re.compile(r"(?<!%)%[Hl]"), re.compile(r"(?<!%)%[mb]")
 
 
 def looks_like(text: str) -> bool:
@@ -109,7 +112,10 @@ def _variable(out: SettingsFile, name: str | None, raw: str, ref: Ref, given: di
         fix = "Write the value, take it from an EnvironmentFile=, or set it in ExecStart=/bin/sh -c '…'."
         out.lost.append(Lost(name, ref, why, fix))
         shown = UNKNOWN
-    given[name] = Given(name, shown, line)
+    own = bool(_OWN_NAME.match(raw))
+    given[name] = Given(
+        name, shown, line, own=own, drawn=not own and bool(_OWN_NAME.search(raw) or _OWN_ID.search(raw))
+    )
     known = None if UNKNOWN in shown else shown
     out.assignments[:] = [a for a in out.assignments if a.name != name]
     out.assignments.append(Assignment(name, known, ref, out.label, "export", partial="" if known else shown))
@@ -119,6 +125,10 @@ def _run(
     out: SettingsFile, commands: list[tuple[str, str, int]], lines: list[str], given: list[Given], size: Allocation
 ) -> None:
     """The commands of the unit, each in a process of its own."""
+
+    def ref(line: int) -> Ref:
+        return Ref(out.label, f"line {line}", lines[line - 1].strip()[:QUOTE_LIMIT] if line <= len(lines) else "")
+
     for key, command, line in commands:
         known = {item.name: item.text for item in given if key == "ExecStart" and UNKNOWN not in item.text}
         words = [(_put_in(w, known), _put_in(w, known), at) for w, at in _words(command, line)]
@@ -127,6 +137,7 @@ def _run(
         found = run_command(words, out.label, lines, given if key == "ExecStart" else [], size)
         for launch in found.launches:
             _of_each_host(launch)
+            each_host.tell(launch, [(word, at) for word, _, at in words], _OWN_NAME, _OWN_ID, ref)
         if key == "ExecStartPre":
             _before(out, found)
             continue
@@ -139,11 +150,9 @@ def _run(
 
 
 def _of_each_host(launch: Launch) -> None:
-    """Specifiers in a command: %H is the name of the host itself, %i what the unit is started for."""
+    """%i is what the unit is started for."""
     if launch.rank is not None and _SPECIFIER.search(launch.rank.text):
         launch.rank = launch.rank._replace(text=UNKNOWN)
-    if launch.address is not None and re.search(r"(?<!%)%[Hl]", launch.address.text):
-        launch.itself = (*launch.itself, launch.address)
 
 
 def _put_in(word: str, known: Mapping[str, str]) -> str:

@@ -1,5 +1,5 @@
-"""Parts of a manifest that hold settings and that nothing takes: ConfigMaps that no container names, blocks of compose
-whose anchor is not used."""
+"""Parts of a manifest that hold settings and that no rank takes: ConfigMaps that no container names, blocks of compose
+whose anchor is not used, pods without GPUs beside those that train."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from whichrank.facts.variables.environment import counts
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import Lost, SettingsFile
+from whichrank.source import workload
+from whichrank.source.formats import other_parts
 from whichrank.source.formats.yaml_tree import TEMPLATE, Node
 
 _DEPTH_LIMIT = 40
@@ -32,7 +34,7 @@ def tell(out: SettingsFile, documents: list[Node], lines: list[str]) -> None:
             told.setdefault(a.name, set()).add(a.ref.line)
     for found in _prefixed(documents):
         out.lost.append(Lost(found[0], ref(found[1]), *found[2:]))
-    for name, line, why, fix in (*_config_maps(documents), *_anchors(documents, lines)):
+    for name, line, why, fix in (*_config_maps(documents), *_anchors(documents, lines), *_other_pods(documents)):
         if counts(name) and not told.get(name, set()) - {line}:
             out.lost.append(Lost(name, ref(line), why, fix))
 
@@ -72,6 +74,48 @@ def _config_maps(documents: list[Node]) -> Iterator[Unused]:
                 yield key.text, key.line, why, fix
 
 
+_SERVERS = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+
+
+def _other_pods(documents: list[Node]) -> Iterator[Unused]:
+    """Settings of a server without GPUs, of another image, beside the pods with the GPUs in the same file."""
+    pods = [(document, list(_containers(document))) for document in documents]
+    ranks = [each for _, found in pods for each in found if workload.gpus(each) is not None]
+    if not ranks or any(each.get("envFrom") is not None for each in ranks):
+        return
+    images = {_image(each) for each in ranks}
+    for document, found in pods:
+        alone = all(workload.gpus(each) is None and _image(each) not in images for each in found)
+        if _kind(document) not in _SERVERS or not alone:
+            continue
+        for container in found:
+            told = [_image(container), *(text.text for key in ("command", "args") for text in _words(container, key))]
+            block = container.get("env")
+            for item in block.items if block is not None and not other_parts.may_train(" ".join(told)) else ():
+                name, value = item.get("name"), item.get("value")
+                if name is not None and value is not None and other_parts.for_ranks_alone(name.text, value.text):
+                    why = f"only a {_kind(document)} without GPUs has it, and the pods with the GPUs do not"
+                    yield name.text, name.line, why, "Move it to the container that trains."
+
+
+def _words(container: Node, key: str) -> list[Node]:
+    part = container.get(key)
+    return part.items if part is not None else []
+
+
+def _image(container: Node) -> str:
+    image = container.get("image")
+    return image.text if image is not None else ""
+
+
+def _containers(document: Node) -> Iterator[Node]:
+    """Every container of every template of pods."""
+    for node in _below(document):
+        for key, value in node.entries():
+            if key.text == "containers":
+                yield from value.items
+
+
 def _prefixed(documents: list[Node]) -> Iterator[Unused]:
     """`envFrom` with a prefix: names of the ConfigMap arrive with something in front that nobody reads."""
     maps = {_named(document): document.get("data") for document in documents if _kind(document) == "ConfigMap"}
@@ -101,6 +145,14 @@ def _named(document: Node) -> str:
 
 def _from(document: Node) -> Iterator[Node]:
     """The items of every envFrom."""
+    for node in _below(document):
+        for key, value in node.entries():
+            if key.text == "envFrom":
+                yield from value.items
+
+
+def _below(document: Node) -> Iterator[Node]:
+    """The document and all nodes below it."""
     waiting = [(document, 0)]
     for _ in range(_MOST_NODES):
         if not waiting:
@@ -108,9 +160,7 @@ def _from(document: Node) -> Iterator[Node]:
         node, depth = waiting.pop()
         if depth > _DEPTH_LIMIT:
             continue
-        for key, value in node.entries():
-            if key.text == "envFrom":
-                yield from value.items
+        yield node
         waiting += [(each, depth + 1) for each in (*node.items, *(value for _, value in node.entries()))]
 
 

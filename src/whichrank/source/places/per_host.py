@@ -56,8 +56,8 @@ def values(launch: Launch) -> Iterator[Clash]:
         fix = "Take it from the scheduler: $SLURM_NODEID, $SKYPILOT_NODE_RANK, the index of the pod."
         yield Clash(rank.name, rank.ref, why, fix, (launch.ref,))
     for told in launch.drawn:
-        why = "every host draws its own at random, so they look for each other in different places"
-        yield Clash(told.name, told.ref, why, "Draw it once before the tasks start.", (launch.ref,))
+        why = "it is another one on each host, so they look for each other in different places"
+        yield Clash(told.name, told.ref, why, "Make it once, before the hosts start, for all of them.", (launch.ref,))
     if launch.last is not None and launch.numbered:
         why = "this is the last host of the list, and rank 0, which opens the store there, runs on the first"
         yield Clash(launch.last.name, launch.last.ref, why, "Take the first host: head -n 1.", (launch.ref,))

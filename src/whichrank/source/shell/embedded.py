@@ -25,6 +25,8 @@ class Given(NamedTuple):
     line: int
     own: bool = False
     """Name or address of the host or pod itself: another one in each of them."""
+    drawn: bool = False
+    """Another text in each of them that is no address."""
 
 
 def run_script(
@@ -128,6 +130,8 @@ def _prepared(label: str, lines: list[str], given: list[Given]) -> tuple[Interpr
         shell.assign(item.name, Value(item.text), item.line, env, sure=True, exported=True)
         if item.own:
             shell.hostnames[item.name] = item.line
+        elif item.drawn:
+            shell.randoms[item.name] = item.line
     for made in shell.made:
         made.given = True
     return shell, env

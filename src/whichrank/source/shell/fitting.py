@@ -30,6 +30,7 @@ _TOTAL = ("--num_processes", "--num-processes")
 _RANK = ("--node-rank", "--node_rank", "--machine_rank", "--machine-rank")
 _ADDRESS = ("--master-addr", "--master_addr", "--main_process_ip", "--main-process-ip")
 _ENDPOINT = ("--rdzv-endpoint", "--rdzv_endpoint")
+_IDS = ("--rdzv-id", "--rdzv_id")
 _CONF = ("--rdzv-conf", "--rdzv_conf")
 _MEETING_POINTS = frozenset({"MASTER_ADDR", "NCCL_COMM_ID"})
 DEFAULT_PORT = "29500"
@@ -208,7 +209,7 @@ _OF_LOCAL = re.compile(r"SLURM_LOCALID|\w{2,8}_COMM_WORLD_LOCAL_RANK|MPI_LOCALRA
 
 def _differs_by_task(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
     """What the tasks themselves put in: a number of their own where all must say the same, and the other way round."""
-    for name in (*_PORT, *_ENDPOINT, *_ADDRESS, "--rdzv-id", "--rdzv_id", *_RANK):
+    for name in (*_PORT, *_ENDPOINT, *_ADDRESS, *_IDS, *_RANK):
         field = option(command, frozenset({name}))
         used = re.findall(r"\$[{(]{0,2}(\w{1,60})|(?<=[ (+])(\w{1,60})", field.raw) if field is not None else []
         names = [one or other for one, other in used]
@@ -370,11 +371,13 @@ def _last_host(shell: Interpreter, launch: Launch, command: list[Field]) -> Told
 def _drawn(shell: Interpreter, command: list[Field]) -> tuple[Told, ...]:
     """Ports and names of the meeting that every host draws for itself."""
     found = [Told("MASTER_PORT", "", shell.ref(line)) for name, line in shell.randoms.items() if name == "MASTER_PORT"]
-    for name in (*_PORT, *_ENDPOINT, "--rdzv-id", "--rdzv_id"):
+    for name in (*_PORT, *_ENDPOINT, *_IDS):
         field = option(command, frozenset({name}))
-        raw = field.raw if field is not None else ""
-        used = [shell.randoms[each] for each in re.findall(r"\$\{?(\w+)", raw) if each in shell.randoms]
-        if field is not None and (used or (shell.expanded_there and is_random(raw))):
+        raw = (field.raw or field.text) if field is not None else ""
+        differs = shell.randoms | (shell.hostnames if name in _IDS else {})  # a name has to be the same on all hosts
+        used = [differs[each] for each in re.findall(r"\$[{(]?(\w+)", raw) if each in differs]
+        there = shell.expanded_there and (is_random(raw) or (name in _IDS and is_own_name(raw)))
+        if field is not None and (used or there):
             found.append(Told(name, "", shell.ref(used[0] if used else field.line)))
     return tuple(found[:1])
 

@@ -262,7 +262,9 @@ class Interpreter:
         elif isinstance(node, If):
             branches.condition(self, node, env, sure=sure)
         elif isinstance(node, Loop):
+            kept, self.target = self.target, documents.written_to(node.redirects) or self.target
             branches.loop(self, node, env, sure=sure)
+            self.target = kept
         elif isinstance(node, Case):
             branches.case(self, node, env, sure=sure)
         else:

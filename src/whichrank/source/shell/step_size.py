@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from whichrank.records.settings import UNKNOWN
 from whichrank.source import memory
 from whichrank.source.shell.allocation import Allocation, Count
 from whichrank.source.shell.state import Written
 from whichrank.source.shell.words import Field
 
+_QUOTES = "\"'"
 _MPI = frozenset({"mpirun", "mpiexec", "orterun", "mpiexec.hydra", "horovodrun"})
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "nvidia-docker"})
 _ON_MANY_HOSTS = frozenset({"srun", "jsrun", "pdsh", "clush", "pssh", "parallel-ssh", "dsh", "pbsdsh"}) | _MPI
@@ -136,7 +138,8 @@ def host_file(file: Field, files: Mapping[str, Written]) -> tuple[Count, Count |
     rows = [row for row in rows if row]
     if not rows or any("$" in word or "\0" in word for row in rows for word in row):
         return None
-    said = f"hostfile {file.text.rsplit('/', 1)[-1]}"
+    spelled = file.raw if UNKNOWN in file.text else file.text.rsplit("/", 1)[-1]
+    said = f"hostfile {spelled.strip(_QUOTES)}"
     slots = [re.search(r"(?:slots=|:)(\d{1,4})", " ".join(row)) for row in rows]
     total = sum(int(found[1]) for found in slots if found)
     counted = Count(total, file.line, said, exact=False) if total and all(slots) else None
