@@ -13,6 +13,7 @@ from whichrank.facts.variables.environment import catalogue, counts, in_family, 
 from whichrank.facts.variables.releases import Release, release_in
 from whichrank.facts.variables.values import problem
 from whichrank.model.evidence import Ref
+from whichrank.records.launches import Told
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
 from whichrank.source import _by_rank, _meeting, _order, _sizes, _timeouts, rank_numbers
 from whichrank.source._children import Child, children
@@ -21,7 +22,7 @@ from whichrank.source._environ import environ_names, removed, sets
 from whichrank.source._thrown_away import wasted
 from whichrank.source.alternatives import in_programs as ways_of
 from whichrank.source.nodes import last_name
-from whichrank.source.places import left_as_text, port_ranges, texts_of_objects
+from whichrank.source.places import drawn_options, left_as_text, port_ranges, texts_of_objects
 from whichrank.source.places.early_copies import missed
 from whichrank.source.places.host_loops import HostLoops
 from whichrank.source.places.late_dictionaries import filled_late
@@ -80,6 +81,7 @@ class _Program(Struct):
     """Name -> the line that has NAME=, or 0 for several."""
     ways: ways_of.Ways = field(default_factory=dict)
     loops: HostLoops | None = None
+    repeated: drawn_options.Repeated | None = None
     taken_out: set[str] = field(default_factory=set)
     """Names that the program takes out of some environment."""
 
@@ -219,7 +221,8 @@ class _Program(Struct):
             elif child.starts:
                 self.check_type(name, value, node, "an environment")
                 self.port(name, value, self.ref(node))
-            given.append(Given(name, self.constants.text(value), getattr(node, "lineno", 1)))
+            own = drawn_options.is_own_name(value, self.constants)
+            given.append(Given(name, self.constants.text(value), getattr(node, "lineno", 1), own=own))
         if child.fresh and child.starts:
             self.left_behind(child)
         elif child.starts:
@@ -249,12 +252,22 @@ class _Program(Struct):
                 self.take(found, scope, child.node)
 
     def rounds(self, child: Child, text: str, found: SettingsFile) -> None:
-        """A command that goes to every host of a list."""
-        if found.launches and self.loops is None:
-            self.loops = HostLoops(self.tree)
-        if found.launches and self.loops is not None and self.loops.hold(child.node, text):
+        """A command that goes to every host of a list, or that each host runs with its own name in it."""
+        command = child.node.args[0] if isinstance(child.node, ast.Call) and child.node.args else None
+        if not found.launches or command is None:
+            return
+        self.loops = self.loops or HostLoops(self.tree)
+        if self.loops.hold(child.node, text):
+            self.repeated = self.repeated or drawn_options.Repeated(self.tree, self.constants)
+            parts = [part for part in drawn_options.parts(command, self.constants) if not part.is_address]
+            drawn = [(part.option, made) for part in parts if (made := self.repeated.drawn(part.node)) is not None]
             for launch in found.launches:
                 launch.everywhere = launch.spread = True
+                launch.drawn = tuple(Told(option, "", self.ref(made)) for option, made in drawn[:1]) or launch.drawn
+        elif text.split(" ", 1)[0].rsplit("/", 1)[-1] not in _CLIENTS:
+            for part in drawn_options.named_after_itself(command, self.constants):
+                for launch in found.launches:
+                    launch.itself = (*launch.itself, Told(part.option, "", self.ref(part.node)))
 
     def numbers(self, given: dict[str, tuple[ast.expr, ast.AST]]) -> None:
         clash = rank_numbers.in_program(given, self.constants, self.ref)

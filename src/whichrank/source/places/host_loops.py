@@ -6,7 +6,7 @@ import ast
 import re
 
 from whichrank.records.settings import UNKNOWN
-from whichrank.source.nodes import walk
+from whichrank.source.nodes import last_name, walk
 
 _CLIENT = re.compile(r"(?:\S{0,200}/)?(?:ssh|rsh|kubectl|oc)\s")
 _HOST = re.compile(r"\w{0,40}(?:host|node|machine|worker|server|addr|ip|pod|target|box)\w{0,20}", re.IGNORECASE)
@@ -36,6 +36,13 @@ class HostLoops:
         named = {each.id for item in items for each in _names(item)}
         told = [names for start, end, names in self.told if start <= call.lineno <= end]
         return bool(named & self.rounds) or any(named & names for names in told)
+
+
+def is_host_loop(target: ast.expr, source: ast.expr) -> bool:
+    """A loop over hosts, by the names that it uses."""
+    names = [node.id for node in walk(target) if isinstance(node, ast.Name)]
+    names += [last_name(node) for node in walk(source)]
+    return any(_HOST.fullmatch(name) for name in names)
 
 
 def _names(item: ast.AST) -> list[ast.Name]:

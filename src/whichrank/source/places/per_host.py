@@ -55,13 +55,17 @@ def values(launch: Launch) -> Iterator[Clash]:
         why = f"every host runs this line, so each of them is host {rank.text}"
         fix = "Take it from the scheduler: $SLURM_NODEID, $SKYPILOT_NODE_RANK, the index of the pod."
         yield Clash(rank.name, rank.ref, why, fix, (launch.ref,))
-    for told in launch.drawn:
-        why = "it is another one on each host, so they look for each other in different places"
-        yield Clash(told.name, told.ref, why, "Make it once, before the hosts start, for all of them.", (launch.ref,))
+    yield from _drawn(launch)
     if launch.last is not None and launch.numbered:
         why = "this is the last host of the list, and rank 0, which opens the store there, runs on the first"
         yield Clash(launch.last.name, launch.last.ref, why, "Take the first host: head -n 1.", (launch.ref,))
     yield from names_itself(launch)
+
+
+def _drawn(launch: Launch) -> Iterator[Clash]:
+    for told in launch.drawn:
+        why = "it is another one on each host, so they look for each other in different places"
+        yield Clash(told.name, told.ref, why, "Make it once, before the hosts start, for all of them.", (launch.ref,))
 
 
 def is_not_first(launch: Launch) -> bool:
@@ -78,6 +82,8 @@ def _by_itself(launch: Launch) -> bool:
 def named_apart(launch: Launch) -> Iterator[Clash]:
     """The same for a line of one of several hosts, and for ranks of a list of hosts that nobody knows."""
     one = (launch.several or launch.spread) and is_not_first(launch)
+    if one and launch.rank is not None and UNKNOWN in launch.rank.text:
+        yield from _drawn(launch)
     if one or (launch.everywhere and of_many(launch)):
         yield from names_itself(launch)
 

@@ -148,6 +148,11 @@ def _hosts_part(shell: Interpreter, arms: list[tuple[str, Environment]], before:
 
 
 def loop(shell: Interpreter, node: Loop, env: Environment, *, sure: bool) -> None:
+    with shell.rounds.loop(id(node), node.name, *_read_in(node)):
+        _loop(shell, node, env, sure=sure)
+
+
+def _loop(shell: Interpreter, node: Loop, env: Environment, *, sure: bool) -> None:
     if node.kind in {"while", "until"}:
         piped, shell.piped = shell.piped, ""
         shell.walk(node.condition, env, sure=sure)

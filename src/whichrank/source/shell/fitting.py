@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from whichrank.records.launches import Count, Launch, Told
@@ -34,6 +36,7 @@ _IDS = ("--rdzv-id", "--rdzv_id")
 _CONF = ("--rdzv-conf", "--rdzv_conf")
 _MEETING_POINTS = frozenset({"MASTER_ADDR", "NCCL_COMM_ID"})
 DEFAULT_PORT = "29500"
+_EMPTY: Mapping[str, int] = MappingProxyType({})
 _PORT = ("--master-port", "--master_port", "--main_process_port", "--main-process-port")
 
 
@@ -200,8 +203,14 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     if launch.port is None and alone is None and endpoint is None and launch.complete and launch.numbered:
         launch.port = Told("--master-port", DEFAULT_PORT, launch.ref) if launch.program != "accelerate" else None
     launch.itself = _named_after_itself(shell, launch, command)
-    launch.drawn = _drawn(shell, command)
+    launch.drawn = _drawn(shell, command, shell.rounds.drawn if _by_each_host(shell, launch) else {})
     launch.last = _last_host(shell, launch, command)
+
+
+def _by_each_host(shell: Interpreter, launch: Launch) -> bool:
+    """Somebody runs the script on one host after the other, with the number of each."""
+    told = launch.rank is not None and UNKNOWN in launch.rank.text and launch.several and launch.numbered
+    return told and not (shell.away or shell.rounds.loops or launch.background)
 
 
 _OF_LOCAL = re.compile(r"SLURM_LOCALID|\w{2,8}_COMM_WORLD_LOCAL_RANK|MPI_LOCALRANKID|LOCAL_RANK|PALS_LOCAL_RANKID")
@@ -368,13 +377,16 @@ def _last_host(shell: Interpreter, launch: Launch, command: list[Field]) -> Told
     return Told(launch.address.name, "", shell.ref(used[0] if used else launch.address.ref.line))
 
 
-def _drawn(shell: Interpreter, command: list[Field]) -> tuple[Told, ...]:
-    """Ports and names of the meeting that every host draws for itself."""
+def _drawn(shell: Interpreter, command: list[Field], before: Mapping[str, int] = _EMPTY) -> tuple[Told, ...]:
+    """Ports and names of the meeting that every host draws for itself. Before: variables of the script that hold
+    such values, with their lines, where each host runs all of it."""
     found = [Told("MASTER_PORT", "", shell.ref(line)) for name, line in shell.randoms.items() if name == "MASTER_PORT"]
     for name in (*_PORT, *_ENDPOINT, *_IDS):
         field = option(command, frozenset({name}))
         raw = (field.raw or field.text) if field is not None else ""
-        differs = shell.randoms | (shell.hostnames if name in _IDS else {})  # a name has to be the same on all hosts
+        differs = {**before, **shell.randoms} | (
+            shell.hostnames if name in _IDS else {}
+        )  # a name has to be the same on all hosts
         used = [differs[each] for each in re.findall(r"\$[{(]?(\w+)", raw) if each in differs]
         there = shell.expanded_there and (is_random(raw) or (name in _IDS and is_own_name(raw)))
         if field is not None and (used or there):

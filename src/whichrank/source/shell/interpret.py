@@ -27,6 +27,7 @@ from whichrank.source.shell import (
 )
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS, printf_v
+from whichrank.source.shell.rounds import Rounds
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Early, Environment, Made, Variable, Written
 from whichrank.source.shell.syntax import (
     Case,
@@ -90,6 +91,7 @@ class Interpreter:
         self.host = ""  # that ssh goes to
         self.files: dict[str, Written] = {}  # files that the script writes, by name
         self.scripts: dict[str, tuple[str, int]] = {}  # scripts among them -> text and first line
+        self.rounds = Rounds()
         self.unknown_rounds: set[str] = set()  # variables of loops over what only a run would tell
         self.per_task: dict[str, tuple[Early, ...]] = {}  # variables made of what differs from task to task
         self.early: tuple[Early, ...] = ()  # such values that were put in before the tasks began
@@ -343,6 +345,7 @@ class Interpreter:
         value = expand(at_home(raw), self.lookup(env))
         self.arguments |= {name} if choices.is_argument(raw) else set()
         held.take(self, name, raw, word.line, env)
+        self.rounds.take(name, raw, word.line)
         self.unknown_rounds |= {name} if self.of_a_round(raw) else set()
         if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
             self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))
@@ -495,6 +498,10 @@ class Interpreter:
         given["@"] = Variable(Value(UNKNOWN, items=words), False)
         kept, rounds = {n: env.variables.get(n) for n in given}, set(self.unknown_rounds)
         self.unknown_rounds |= {str(i) for i, f in enumerate(command[1:10], 1) if self.of_a_round(f.raw)}
+        for at, word in enumerate(command[1:10], 1):
+            self.rounds.made_in.pop(str(at), None)
+            if self.rounds.of_this_round(word.raw):
+                self.rounds.made_in[str(at)] = self.rounds.loops[-1]
         env.variables.update(given)
         if body is None:
             called(self, self.functions[name].body, env, _PRINTS, sure=sure)

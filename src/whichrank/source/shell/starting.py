@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from whichrank.facts.variables.releases import release_in
 from whichrank.records.settings import UNKNOWN, Clash, Lost
 from whichrank.source.places import container_interfaces, foreign_options, mpi_options, ray_jobs, read_elsewhere
-from whichrank.source.shell import batch, directives, documents, fitting, held, launchers, remote, step_size, texts
+from whichrank.source.shell import (
+    batch,
+    directives,
+    documents,
+    fitting,
+    held,
+    launchers,
+    remote,
+    rounds,
+    step_size,
+    texts,
+)
 from whichrank.source.shell.passage import SHELLS, option_values
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
 from whichrank.source.shell.syntax import parse
@@ -120,7 +131,10 @@ def onward(
         found = found._replace(rest=[_filled(shell, field, env) for field in found.rest])
     indoors = step_size.has_own_network(program, options)
     shell.on_every_host, shell.indoors = shell.on_every_host + every, shell.indoors + indoors
+    before = len(shell.out.launches)
     behind(shell, command, found, redirects, env, inner, sure=sure)
+    if there_is is not None:
+        rounds.check(shell, there_is, found.rest, redirects, shell.out.launches[before:])
     shell.on_every_host, shell.indoors = shell.on_every_host - every, shell.indoors - indoors
     shell.allocation, shell.host, shell.early, shell.fans_out = kept, there, early, fans_out
     if program == "exec" and sure and found.rest:

@@ -1,0 +1,75 @@
+"""Loops over hosts, and what each round makes anew: `ssh $h "torchrun --rdzv-id=$(date +%s) …"`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from whichrank.records.launches import Launch
+from whichrank.records.settings import Clash
+from whichrank.source.places.own_values import is_random
+
+if TYPE_CHECKING:
+    from whichrank.source.shell.interpret import Interpreter
+    from whichrank.source.shell.tokens import Redirect
+    from whichrank.source.shell.words import Field
+
+_NAMES = re.compile(r"\$[{(]?[!#]?(\w+)|\[\$?\{?(\w+)")
+_MEETING = re.compile(
+    r"(?<![\w-])(--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_](?:id|endpoint))|MASTER_PORT)[= ]"
+    r"((?:\$\(\([^()]{0,80}\)\)|\$\([^()]{0,80}\)|`[^`]{0,80}`|[^\s;&|]){1,200})"
+)
+_LONGEST, _MOST_MADE = 20_000, 4_000
+_WHY = "each round of the loop makes another one, so that the hosts look for each other in different places"
+
+
+class Rounds(Struct):
+    """The loops that are followed at present, and in which of them each variable was set."""
+
+    loops: list[int] = field(default_factory=list)
+    made_in: dict[str, int] = field(default_factory=dict)
+    drawn: dict[str, int] = field(default_factory=dict)
+    """Variables that hold something random or a time -> the line."""
+
+    @contextmanager
+    def loop(self, which: int, *names: str) -> Iterator[None]:
+        self.loops.append(which)
+        self.made_in.update(dict.fromkeys(names, which))
+        yield
+        self.loops.pop()
+
+    def take(self, name: str, raw: str, line: int) -> None:
+        """A variable that is set."""
+        self.drawn.pop(name, None)
+        self.made_in.pop(name, None)
+        if self.loops and len(self.made_in) < _MOST_MADE:
+            self.made_in[name] = self.loops[-1]
+        if is_random(raw) and ":-" not in raw:  # one that somebody gives may be the same for all
+            self.drawn[name] = line
+
+    def of_this_round(self, raw: str) -> list[str]:
+        """Variables in a text that the innermost loop sets."""
+        names = (one or other for one, other in _NAMES.findall(raw)) if self.loops else ()
+        return [name for name in names if self.made_in.get(name) == self.loops[-1]]
+
+
+def check(
+    shell: Interpreter, host: Field, words: Sequence[Field], redirects: Sequence[Redirect], launches: Sequence[Launch]
+) -> None:
+    """Words: of the command that goes to that host, as they are written. Launches: what it starts there."""
+    if not shell.rounds.of_this_round(host.raw) or not any(launch.several for launch in launches):
+        return
+    texts = [(" ".join(word.raw or word.text for word in words), words[0].line if words else host.line)]
+    texts += [(each.body, each.body_line) for each in redirects if each.body]
+    for text, first in texts:
+        for match in _MEETING.finditer(text[:_LONGEST]):
+            used = [name for name in shell.rounds.of_this_round(match[2]) if name in shell.rounds.drawn]
+            at = shell.rounds.drawn[used[0]] if used else first + text.count("\n", 0, match.start())
+            if used or is_random(match[2]):
+                fix = "Make it once, before the loop, and give all hosts the same."
+                shell.clash(Clash(match[1], shell.ref(at), _WHY, fix, (launches[0].ref,)))
+                return
