@@ -34,6 +34,7 @@ def here(options):
         (LOOP.format(escaped(OWN)), "--master-addr"),
         (LOOP.format(quoted(DRAWN)), "--rdzv-id"),
         (LOOP.format(escaped(DRAWN)), "--rdzv-id"),
+        (LOOP.format(here(DRAWN)), "--rdzv-id"),  # read here, anew in each round
         (BY_FUNCTION.format(escaped(OWN)[1:-1]), "--master-addr"),
         (f"pdsh -w n[01-16] {escaped(DRAWN)}\n", "--rdzv-id"),
         (f"clush -w @gpu bash -s <<'E'\n{JOB.format(DRAWN)}\nE\n", "--rdzv-id"),
@@ -53,7 +54,7 @@ def test_every_host_reads_it(text, name):
     "text",
     [
         LOOP.format(here(OWN)),
-        LOOP.format(here(DRAWN)),
+        "ID=$(uuidgen)\n" + LOOP.format(here(DRAWN.replace("$(uuidgen)", "$ID"))),
         BY_FUNCTION.format(here(OWN)[1:-1]),
         f"pdsh -w n[01-16] {here(DRAWN)}\n",
         f"clush -w @gpu bash -s <<E\n{JOB.format(DRAWN)}\nE\n",

@@ -18,6 +18,10 @@ _SET = re.compile(
     r"(?<![\w${])([A-Z][A-Z0-9_]{3,60})[\"']?[^\S\n]{0,8}(?:[:+?]?=|:)|\bread\s(?:-\w\s)?([A-Z][A-Z0-9_]{3,60})"
 )
 _MOST = 2_000
+# Chunks are of OpenPBS and PBS Professional; Torque has no select=.
+_CHUNKS = re.compile(r"(?<=^#PBS -l )select(?==)", re.MULTILINE)
+_INSTEAD = {"PBS_ARRAYID": "Write PBS_ARRAY_INDEX."}
+_COUNT = "Count the lines of $PBS_NODEFILE."
 
 
 @cache
@@ -34,6 +38,7 @@ def _families() -> frozenset[str]:
 def misspelt(text: str, label: str) -> Iterator[Clash]:
     """`$SKPILOT_NUM_NODES`, `$SLURM_NODE_ID`: empty wherever it runs."""
     seen: set[str] = set()
+    chunks = _CHUNKS.search(text)
     own = {name for match in _SET.finditer(text) for name in match.groups() if name}
     for number, row in enumerate(text.split("\n"), 1):
         if row.lstrip().startswith(("#", "//")) or len(seen) > _MOST:
@@ -43,8 +48,13 @@ def misspelt(text: str, label: str) -> Iterator[Clash]:
             if name in seen:
                 continue
             seen.add(name)
+            if name in own:
+                continue
+            if known().get(name) == "Torque" and chunks and not row[found.end() :].startswith((":-", "-", ":=")):
+                why = f"Torque alone sets it; the PBS that takes {chunks.group()} does not, so that it is empty"
+                yield Clash(name, Ref(label, f"line {number}", row.strip()[:300]), why, _INSTEAD.get(name, _COUNT))
             real = _meant(name)
-            if real and name not in own:
+            if real:
                 why = f"{known()[real]} sets no such variable, so that it is empty; the name is {real}"
                 yield Clash(name, Ref(label, f"line {number}", row.strip()[:300]), why, f"Write {real}.")
 

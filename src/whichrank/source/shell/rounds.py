@@ -61,7 +61,8 @@ def check(
     shell: Interpreter, host: Field, words: Sequence[Field], redirects: Sequence[Redirect], launches: Sequence[Launch]
 ) -> None:
     """Words: of the command that goes to that host, as they are written. Launches: what it starts there."""
-    if not shell.rounds.of_this_round(host.raw) or not any(launch.several for launch in launches):
+    apart = any(launch.several and not (launch.drawn and launch.everywhere) for launch in launches)
+    if not apart or not shell.rounds.of_this_round(host.raw):
         return
     texts = [(" ".join(word.raw or word.text for word in words), words[0].line if words else host.line)]
     texts += [(each.body, each.body_line) for each in redirects if each.body]
