@@ -253,11 +253,12 @@ class _Program(Struct):
 
     def rounds(self, child: Child, text: str, found: SettingsFile) -> None:
         """A command that goes to every host of a list, or that each host runs with its own name in it."""
-        command = child.node.args[0] if isinstance(child.node, ast.Call) and child.node.args else None
-        if not found.launches or command is None:
+        call = child.node
+        if not found.launches or not isinstance(call, ast.Call) or not call.args:
             return
+        command = self.constants.resolve(call.args[0])
         self.loops = self.loops or HostLoops(self.tree)
-        if self.loops.hold(child.node, text):
+        if self.loops.hold(call, command, text):
             self.repeated = self.repeated or drawn_options.Repeated(self.tree, self.constants)
             parts = [part for part in drawn_options.parts(command, self.constants) if not part.is_address]
             drawn = [(part.option, made) for part in parts if (made := self.repeated.drawn(part.node)) is not None]

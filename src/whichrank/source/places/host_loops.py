@@ -25,14 +25,13 @@ class HostLoops:
                 names = {each.arg for each in node.args.args if _HOST.fullmatch(each.arg)}
                 self.told += [(node.lineno, node.end_lineno or 0, names)] if names else []
 
-    def hold(self, call: ast.AST, text: str) -> bool:
+    def hold(self, call: ast.Call, command: ast.expr, text: str) -> bool:
         """The command goes to a host that the program takes from a list, or that a function is told."""
-        if not isinstance(call, ast.Call) or not call.args or not _CLIENT.match(text):
+        if not _CLIENT.match(text):
             return False
         if text.startswith(f"ssh {UNKNOWN}"):
             return True  # a connection to whichever host it was opened to
-        first = call.args[0]
-        items = first.elts if isinstance(first, ast.List | ast.Tuple) else getattr(first, "values", [first])
+        items = command.elts if isinstance(command, ast.List | ast.Tuple) else getattr(command, "values", [command])
         named = {each.id for item in items for each in _names(item)}
         told = [names for start, end, names in self.told if start <= call.lineno <= end]
         return bool(named & self.rounds) or any(named & names for names in told)
