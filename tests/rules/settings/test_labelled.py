@@ -37,6 +37,8 @@ FOLDERS = [
     unpacked("launch_round_20.tar.xz") / "launch_round_20",
     unpacked("launch_round_21.tar.xz") / "launch_round_21",
     unpacked("launch_round_22.tar.xz") / "launch_round_22",
+    unpacked("launch_round_23.tar.xz") / "launch_round_23",
+    unpacked("launch_round_24.tar.xz") / "launch_round_24",
 ]
 
 

@@ -59,5 +59,5 @@ def _judge(assignment: Assignment) -> list[Finding]:
 
 
 def _suggested(value: str) -> str:
-    stem = re.sub(r"[-_.]?(?:rank)?%[^hp%]?", "", value.removesuffix(".log")).replace("%h", "").rstrip("._-") or "nccl"
+    stem = re.sub(r"[-_.]?(?:rank)?%.?", "", value.removesuffix(".log")).rstrip("._-") or "nccl"
     return f"{stem}.%h.%p.log"
