@@ -232,7 +232,9 @@ class _Dictionaries:
         if isinstance(node, ast.Name) and len(values := self.constants.values_of(node)) == 1:
             later = [self._added(*each) for each in self.constants.added_to(node)]
             made = _Made.of((self.pairs(values[0], depth + 1), *later))
-            return made._replace(fresh=made.fresh and node.id not in self.constants.updated)
+            made = made._replace(fresh=made.fresh and node.id not in self.constants.updated)
+            drops = self.loops.drops(node.id, self.constants) if not made.fresh else []
+            return _Made(made.pairs, True, (lambda name: not any(d(name) for d in drops),)) if drops else made
         if (keeps := kept_names.by_comprehension(node, self.constants, self.environ)) is not None:
             return _Made([], fresh=True, kept=(keeps,))
         return _UNKNOWN
@@ -259,7 +261,9 @@ class _Dictionaries:
             return _Made.of((made, *(self.pairs(argument, depth + 1) for argument in taken)))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "copy":
             return self.pairs(node.func.value, depth + 1)
-        function = self.constants.functions.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        own = isinstance(node.func, ast.Attribute) and last_name(node.func.value) in {"self", "cls"}
+        called = last_name(node.func) if own or isinstance(node.func, ast.Name) else ""
+        function = self.constants.functions.get(called)
         returned = list(returns(function)) if function is not None else []
         return self.pairs(returned[0], depth + 1) if len(returned) == 1 else _UNKNOWN
 

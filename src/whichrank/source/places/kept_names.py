@@ -27,18 +27,54 @@ def by_comprehension(node: ast.expr, constants: Constants, environ: frozenset[st
 
 
 class Loops:
-    """Loops that put elements into a dictionary, by the statement that does."""
+    """Loops that put elements into a dictionary or take them out, by the statement that does."""
 
     def __init__(self, tree: ast.AST) -> None:
         self.around: dict[int, ast.For] = {}
+        self.taken: dict[str, list[tuple[ast.For, ast.expr]]] = {}
+        """Name of a dictionary -> the loops that take something out of it, with the key."""
         for loop in walk(tree):
             if isinstance(loop, ast.For):
                 self.around.update((id(inner), loop) for inner in walk(loop))
+        for node in walk(tree):
+            for owner, key in _taken_out(node) if id(node) in self.around else ():
+                self.taken.setdefault(owner, []).append((self.around[id(node)], key))
+
+    def drops(self, owner: str, constants: Constants) -> list[Keeps]:
+        """`for k in list(env): if k.startswith("NCCL_"): del env[k]`: each tells whether it surely takes out a name."""
+        return [
+            drops
+            for loop, key in self.taken.get(owner, ())
+            if (drops := _dropped(loop, key, owner, constants)) is not None
+        ]
 
     def keeps(self, key: ast.expr, place: ast.AST, constants: Constants, environ: frozenset[str]) -> Keeps | None:
         """`for k in KEEP: env[k] = os.environ[k]`; conditions inside of the loop may drop more."""
         loop = self.around.get(id(place))
         return _kept(loop.target, loop.iter, key, [], constants, environ) if loop is not None else None
+
+
+def _taken_out(node: ast.AST) -> list[tuple[str, ast.expr]]:
+    """`del env[k]`, `env.pop(k, None)`: the names of the dictionary and the key."""
+    if isinstance(node, ast.Delete):
+        found = [(t.value, t.slice) for t in node.targets if isinstance(t, ast.Subscript)]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "pop" and node.args:
+        found = [(node.func.value, node.args[0])]
+    else:
+        return []
+    return [(owner.id, key) for owner, key in found if isinstance(owner, ast.Name)]
+
+
+def _dropped(loop: ast.For, key: ast.expr, owner: str, constants: Constants) -> Keeps | None:
+    """Of a loop over the dictionary itself, with one condition around what it takes out, or none."""
+    over = {node.id for node in walk(loop.iter) if isinstance(node, ast.Name)}
+    conditions = [node.test for node in loop.body if isinstance(node, ast.If) and not node.orelse]
+    variable = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else loop.target
+    same = isinstance(variable, ast.Name) and _is(key, variable.id)
+    if not same or owner not in over or len(loop.body) != 1 or isinstance(loop.iter, ast.ListComp):
+        return None
+    name = variable.id if isinstance(variable, ast.Name) else ""
+    return lambda text: all(_holds(each, name, text, constants) is True for each in conditions)
 
 
 def _kept(
@@ -71,9 +107,10 @@ def _kept(
 
 def _texts(node: ast.expr, constants: Constants) -> set[str] | None:
     """The texts of a list, a tuple or a set that the file spells out; None where one of them is not known."""
-    if isinstance(node, ast.Name) and node.id in constants.changed:
+    if last_name(node) in constants.changed:
         return None
-    node = constants.resolve(node)
+    held = isinstance(node, ast.Attribute) and last_name(node.value) in {"self", "cls"}
+    node = constants.resolve(ast.Name(last_name(node)) if held else node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.BitOr):
         left, right = _texts(node.left, constants), _texts(node.right, constants)
         return None if left is None or right is None else left | right
@@ -104,6 +141,11 @@ def _holds(test: ast.expr, variable: str, text: str, constants: Constants, depth
         return decides if decides in each else None if None in each else not decides
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is(test.left, variable):
         return _compared(test.ops[0], test.comparators[0], text, constants)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is(test.comparators[0], variable):
+        part, within = constants.resolve(test.left), isinstance(test.ops[0], ast.In)
+        known = isinstance(part, ast.Constant) and isinstance(part.value, str)
+        asked = known and isinstance(test.ops[0], ast.In | ast.NotIn)
+        return (str(getattr(part, "value", "")) in text) == within if asked else None
     if isinstance(test, ast.Call):
         return _called(test, variable, text, constants)
     return None

@@ -41,7 +41,7 @@ def of_many(launch: Launch) -> bool:
 def early(launch: Launch) -> Iterator[Clash]:
     """What only a task knows, put in by the script that starts the tasks."""
     for told in launch.early:
-        if not launch.numbered and re.fullmatch(r"--(?:node|machine)[-_]rank", told.name):
+        if not launch.numbered and re.fullmatch(r"--(?:node|machine)[-_]rank|PET_NODE_RANK", told.name):
             continue
         why = f"{told.text} is filled in by the script before the tasks start: all of them get the same value"
         fix = f"Quote it for the task's own shell: bash -c '… {told.text} …'."

@@ -16,13 +16,13 @@ from whichrank.source.places import port_ranges, rendezvous_keys
 from whichrank.source.places.own_values import OF_A_TASK, is_own_name, is_random
 from whichrank.source.shell import arguments, host_lists
 from whichrank.source.shell.step_size import host_file, number, option, written_before
-from whichrank.source.shell.words import pieces
+from whichrank.source.shell.words import Field, pieces
 
 if TYPE_CHECKING:
     from whichrank.source.shell.allocation import Count as Size
     from whichrank.source.shell.interpret import Interpreter
     from whichrank.source.shell.state import Environment
-    from whichrank.source.shell.words import Field, Lookup, Piece
+    from whichrank.source.shell.words import Lookup, Piece
 
 RDMA_NAMES = ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TIMEOUT", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_NET_GDR_LEVEL")
 _PRODUCTION = r"(?:^|[/_=.-])prod(?:uction)?(?:$|[/_.-])"
@@ -50,7 +50,7 @@ def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
     _given(shell, launch, env)
     if launch.program:
         script = next((i for i, field in enumerate(command) if i and field.text.endswith(".py")), len(command))
-        _options(shell, launch, command[: script + 1], env)
+        _options(shell, launch, [*_by_variables(launch, command[: script + 1], env), *command[: script + 1]], env)
         _behind_the_script(shell, launch, command[script + 1 :])
     else:
         _task(shell, launch, env)
@@ -58,6 +58,26 @@ def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
     _beside_others(shell, launch, written=option(command, frozenset((*_PORT, *_ENDPOINT))) is not None)
     if launch not in shell.out.launches:
         shell.out.launches.append(launch)
+
+
+_BY_VARIABLES = {
+    f"PET_{name.upper().replace('-', '_')}": f"--{name}"
+    for name in ("nnodes", "nproc-per-node", "node-rank", "master-addr", "master-port", "rdzv-backend", "rdzv-endpoint",
+                 "rdzv-id")
+}  # fmt: skip
+"""torchrun takes the default of each option from such a variable (torch/distributed/argparse_util.py)."""
+
+
+def _by_variables(launch: Launch, command: list[Field], env: Environment) -> list[Field]:
+    """Options that torchrun has from its environment alone."""
+    found = []
+    for name, option_ in _BY_VARIABLES.items() if launch.program == "torchrun" else ():
+        variable = env.variables.get(name)
+        given = option(command, frozenset({option_, f"--{option_[2:].replace('-', '_')}"}))
+        if variable is not None and variable.exported and variable.made and given is None:
+            line = variable.made[0].line
+            found.append(Field(f"{option_}={variable.value.text}", line, f"{option_}=${name}"))
+    return found
 
 
 def _beside_others(shell: Interpreter, launch: Launch, *, written: bool) -> None:
@@ -202,7 +222,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.complete = settled and behind < len(command) and not any(n.startswith("PET_") for n in env.variables)
     if launch.port is None and alone is None and endpoint is None and launch.complete and launch.numbered:
         launch.port = Told("--master-port", DEFAULT_PORT, launch.ref) if launch.program != "accelerate" else None
-    launch.itself = _named_after_itself(shell, launch, command)
+    launch.itself = _named_after_itself(shell, launch, command) or _own_name_here(shell, launch, command, env)
     launch.drawn = _drawn(shell, command, shell.rounds.drawn if _by_each_host(shell, launch) else {})
     launch.last = _last_host(shell, launch, command)
 
@@ -352,6 +372,21 @@ def _named_after_itself(shell: Interpreter, launch: Launch, command: list[Field]
         else:
             found += [named[name] for name in used if name in named]
     return tuple(found)
+
+
+def _own_name_here(shell: Interpreter, launch: Launch, command: list[Field], env: Environment) -> tuple[Told, ...]:
+    """The same in a script that somebody runs on each host, outside of its branches."""
+    field = option(command, frozenset((*_ADDRESS, *_ENDPOINT)))
+    if field is None or launch.address is None or shell.way or not _by_each_host(shell, launch):
+        return ()
+    raw = field.raw.partition("=")[2] if field.raw.startswith("--") else field.raw
+    used = re.match(r"[\"']?\$\{?(\w+)", raw)
+    variable = env.variables.get(used[1]) if used and used[1] in shell.own_names else None
+    made = variable.made if variable is not None else ()
+    if len(made) == 1 and made[0].sure and not made[0].way:
+        return (Told(launch.address.name, "", shell.ref(made[0].line)),)
+    direct = re.match(r"[\"']?(?:\$\(|`|\$\{?HOSTNAME\b)", raw) and is_own_name(raw)
+    return (launch.address,) if direct else ()
 
 
 def is_last_host(part: Piece, lookup: Lookup) -> bool:

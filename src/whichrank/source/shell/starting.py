@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from whichrank.source.shell.tokens import Redirect
 
 _MPI = frozenset({"mpirun", "mpiexec", "orterun"})
+_ONE_HOST = frozenset({"-w", "--nodelist"})
 _SLURM = frozenset({"srun", "sbatch", "salloc"})
 _SIZED = frozenset({"srun", "flux", "jsrun", "mpirun", "mpiexec", "orterun", "mpiexec.hydra", "horovodrun"})
 """Launchers that start as many copies as they are told, which may all be on one host."""
@@ -133,8 +134,9 @@ def onward(
     shell.on_every_host, shell.indoors = shell.on_every_host + every, shell.indoors + indoors
     before = len(shell.out.launches)
     behind(shell, command, found, redirects, env, inner, sure=sure)
-    if there_is is not None:
-        rounds.check(shell, there_is, found.rest, redirects, shell.out.launches[before:])
+    chosen = there_is or (step_size.option(options, _ONE_HOST) if program == "srun" else None)
+    if chosen is not None:
+        rounds.check(shell, chosen, found.rest, redirects, shell.out.launches[before:])
     shell.on_every_host, shell.indoors = shell.on_every_host - every, shell.indoors - indoors
     shell.allocation, shell.host, shell.early, shell.fans_out = kept, there, early, fans_out
     if program == "exec" and sure and found.rest:
@@ -296,7 +298,7 @@ def srun(shell: Interpreter, command: list[Field], env: Environment) -> Environm
     return inner
 
 
-_RANKS = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "MACHINE_RANK", "GROUP_RANK"})
+_RANKS = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "MACHINE_RANK", "GROUP_RANK", "PET_NODE_RANK"})
 
 
 def _filled_in_early(shell: Interpreter, found: launchers.Passage, inner: Environment) -> tuple[Early, ...]:
