@@ -18,6 +18,8 @@ _SET = re.compile(
     r"(?<![\w${])([A-Z][A-Z0-9_]{3,60})[\"']?[^\S\n]{0,8}(?:[:+?]?=|:)|\bread\s(?:-\w\s)?([A-Z][A-Z0-9_]{3,60})"
 )
 _MOST = 2_000
+_LONG = 5
+"""Letters of a beginning that is known also with a letter wrong; of a shorter one two may have changed places."""
 # Chunks are of OpenPBS and PBS Professional; Torque has no select=.
 _CHUNKS = re.compile(r"(?<=^#PBS -l )select(?==)", re.MULTILINE)
 _INSTEAD = {"PBS_ARRAYID": "Write PBS_ARRAY_INDEX."}
@@ -62,7 +64,11 @@ def misspelt(text: str, label: str) -> Iterator[Clash]:
 def _meant(name: str) -> str:
     if name in known():
         return ""
-    own = name.partition("_")[0] in _families()
+    first = name.partition("_")[0]
+    own = first in _families()
     real = nearest(name, 1 if own else 2, known)
+    begins = real.partition("_")[0]
+    if not own and len(begins) < _LONG and sorted(begins) != sorted(first):
+        return ""  # K8S_VERSION is not PBS_VERSION
     # A name with a word more or less may be one that is not listed.
     return real if real and abs(len(real.replace("_", "")) - len(name.replace("_", ""))) <= (1 if own else 2) else ""
