@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.facts.variables.environment import Folklore, Variable, catalogue, folklore, renames, same_setting
+from whichrank.facts.variables.environment import (
+    Folklore,
+    Variable,
+    catalogue,
+    folklore,
+    outputs,
+    renames,
+    same_setting,
+)
 
 
 def page(name: str) -> dict[str, Any] | None:
@@ -22,6 +30,9 @@ def page(name: str) -> dict[str, Any] | None:
         f"Across ranks: {'must be the same on every rank' if variable.must_match else 'may differ'}.",
         f"Cost and risk: {_sentence(variable.caution) if variable.caution else 'none known.'}",
     ]
+    if (output := outputs().get(name)) is not None:
+        who = " and ".join(output.launchers)
+        lines.append(f"Under {who}: the launcher writes it for its ranks, whatever it held before.")
     if rename is not None:
         now = f"Renamed: {rename.new}" if rename.new else "Deprecated"
         lines.append(f"{now} since {_dotted(rename.since)}; the old name {_fate(rename.still_read)}.")
@@ -69,6 +80,8 @@ def _fix(variable: Variable, lore: Folklore | None) -> list[str]:
         steps.append(f"From {_dotted(rename.since)} on, {instead}.")
     if lore is not None:
         steps.append(f"Use: {lore.instead}.")
+    if (output := outputs().get(variable.name)) is not None and output.instead:
+        steps.append(f"Use: {output.instead}.")
     if len(same_setting(variable.name)) > 1:
         steps.append("Set one of its names, not several: " + ", ".join(sorted(same_setting(variable.name))) + ".")
     return steps
