@@ -262,7 +262,11 @@ class _Program(Struct):
             self.repeated = self.repeated or drawn_options.Repeated(self.tree, self.constants)
             parts = [part for part in drawn_options.parts(command, self.constants) if not part.is_address]
             drawn = [(part.option, made) for part in parts if (made := self.repeated.drawn(part.node)) is not None]
+            own = drawn_options.of_each_round(command, self.constants, self.loops.around(call))
+            drawn += [(part.option, part.node) for part in own]
             for launch in found.launches:
+                if launch.nodes is not None and launch.nodes.number == 1:
+                    continue  # each host has a job of its own
                 launch.everywhere = launch.spread = True
                 launch.drawn = tuple(Told(option, "", self.ref(made)) for option, made in drawn[:1]) or launch.drawn
         elif text.split(" ", 1)[0].rsplit("/", 1)[-1] not in _CLIENTS:

@@ -99,8 +99,9 @@ def catalogue() -> dict[str, Variable]:
 
 
 def counts(name: str) -> bool:
-    """Whether it matters that this variable gets lost: NCCL, PyTorch, or the libfabric below NCCL's plugin reads it."""
-    return name in catalogue() or name.startswith(("FI_", "OFI_NCCL_")) or name == "CUDA_VISIBLE_DEVICES"
+    """Whether it matters that this variable gets lost: NCCL, PyTorch, torchrun (its options as PET_…), or the libfabric
+    below NCCL's plugin reads it."""
+    return name in catalogue() or name.startswith(("FI_", "OFI_NCCL_", "PET_")) or name == "CUDA_VISIBLE_DEVICES"
 
 
 def is_read(name: str) -> bool:

@@ -94,6 +94,27 @@ def is_own_name(node: ast.expr, constants: Constants) -> bool:
     )
 
 
+_PLAIN = (
+    ast.Name,
+    ast.Constant,
+    ast.BinOp,
+    ast.operator,
+    ast.Subscript,
+    ast.JoinedStr,
+    ast.FormattedValue,
+    ast.expr_context,
+)
+
+
+def of_each_round(command: ast.expr, constants: Constants, names: set[str]) -> Iterator[Part]:
+    """Parts of the meeting point that are made of what a loop over hosts goes through: `--master-port={29500 + i}`."""
+    for part in parts(command, constants):
+        nodes = list(islice(ast.walk(part.node), _MOST_NODES))
+        own = any(isinstance(node, ast.Name) and node.id in names for node in nodes)
+        if own and all(isinstance(node, _PLAIN) for node in nodes):
+            yield part
+
+
 class Repeated:
     """The parts of a program that run anew for each host."""
 

@@ -18,9 +18,13 @@ class HostLoops:
 
     def __init__(self, tree: ast.Module) -> None:
         self.rounds: set[str] = set()
+        self.over: list[tuple[int, int, set[str]]] = []
+        """First and last line of each loop over hosts, and the variables that it goes through."""
         self.told: list[tuple[int, int, set[str]]] = []
         for node in walk(tree):
             self.rounds.update(each.id for each in _targets(node))
+            if isinstance(node, ast.For | ast.AsyncFor) and is_host_loop(node.target, node.iter):
+                self.over.append((node.lineno, node.end_lineno or 0, {each.id for each in _targets(node)}))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(self.told) < _MOST_FUNCTIONS:
                 names = {each.arg for each in node.args.args if _HOST.fullmatch(each.arg)}
                 self.told += [(node.lineno, node.end_lineno or 0, names)] if names else []
@@ -35,6 +39,11 @@ class HostLoops:
         named = {each.id for item in items for each in _names(item)}
         told = [names for start, end, names in self.told if start <= call.lineno <= end]
         return bool(named & self.rounds) or any(named & names for names in told)
+
+    def around(self, call: ast.Call) -> set[str]:
+        """Variables of the innermost loop over hosts that a call stands in."""
+        found = [names for start, end, names in self.over if start <= call.lineno <= end]
+        return found[-1] if found else set()
 
 
 def is_host_loop(target: ast.expr, source: ast.expr) -> bool:

@@ -345,7 +345,7 @@ class Interpreter:
         value = expand(at_home(raw), self.lookup(env))
         self.arguments |= {name} if choices.is_argument(raw) else set()
         held.take(self, name, raw, word.line, env)
-        self.rounds.take(name, raw, word.line)
+        self.rounds.take(name, raw, word.line, sure=sure)
         self.unknown_rounds |= {name} if self.of_a_round(raw) else set()
         if name == "MASTER_ADDR" and (many := rank_numbers.names_many_hosts(raw)):
             self.clash(rank_numbers.not_one_host(name, many, self.ref(word.line)))

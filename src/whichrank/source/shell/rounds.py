@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from whichrank.records.launches import Launch
-from whichrank.records.settings import Clash
+from whichrank.records.settings import UNKNOWN, Clash
 from whichrank.source.places.own_values import is_random
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _NAMES = re.compile(r"\$[{(]?[!#]?(\w+)|\[\$?\{?(\w+)")
 _MEETING = re.compile(
-    r"(?<![\w-])(--(?:master[-_]port|main[-_]process[-_]port|rdzv[-_](?:id|endpoint))|MASTER_PORT)[= ]"
+    r"(?<![\w-])(--(?:master[-_](?:port|addr)|main[-_]process[-_](?:port|ip)|rdzv[-_](?:id|endpoint))"
+    r"|MASTER_(?:PORT|ADDR))[= ]"
     r"((?:\$\(\([^()]{0,80}\)\)|\$\([^()]{0,80}\)|`[^`]{0,80}`|[^\s;&|]){1,200})"
 )
 _LONGEST, _MOST_MADE = 20_000, 4_000
@@ -31,6 +32,10 @@ class Rounds(Struct):
     """The loops that are followed at present, and in which of them each variable was set."""
 
     loops: list[int] = field(default_factory=list)
+    names: list[frozenset[str]] = field(default_factory=list)
+    """The variables that each of them goes through."""
+    said: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)
+    """Of each loop what its rounds said so far, by option and line."""
     made_in: dict[str, int] = field(default_factory=dict)
     drawn: dict[str, int] = field(default_factory=dict)
     """Variables that hold something random or a time -> the line."""
@@ -38,14 +43,18 @@ class Rounds(Struct):
     @contextmanager
     def loop(self, which: int, *names: str) -> Iterator[None]:
         self.loops.append(which)
+        self.names.append(frozenset(names))
         self.made_in.update(dict.fromkeys(names, which))
         yield
-        self.loops.pop()
+        self.said.pop(self.loops.pop(), None)
+        self.names.pop()
 
-    def take(self, name: str, raw: str, line: int) -> None:
-        """A variable that is set."""
+    def take(self, name: str, raw: str, line: int, *, sure: bool) -> None:
+        """A variable that is set; not sure inside of a condition, which may hold in one round only."""
         self.drawn.pop(name, None)
         self.made_in.pop(name, None)
+        if not sure:
+            return
         if self.loops and len(self.made_in) < _MOST_MADE:
             self.made_in[name] = self.loops[-1]
         if is_random(raw) and ":-" not in raw:  # one that somebody gives may be the same for all
@@ -56,6 +65,16 @@ class Rounds(Struct):
         names = (one or other for one, other in _NAMES.findall(raw)) if self.loops else ()
         return [name for name in names if self.made_in.get(name) == self.loops[-1]]
 
+    def goes_through(self, raw: str) -> bool:
+        """The text has a variable that the innermost loop goes through."""
+        return any((one or other) in self.names[-1] for one, other in _NAMES.findall(raw)) if self.loops else False
+
+    def differs(self, option: str, line: int, text: str) -> bool:
+        """An earlier round of the innermost loop said something else here."""
+        if UNKNOWN in text or "$" in text or "`" in text:
+            return False
+        return self.said.setdefault(self.loops[-1], {}).setdefault((option, line), text) != text
+
 
 def check(
     shell: Interpreter, host: Field, words: Sequence[Field], redirects: Sequence[Redirect], launches: Sequence[Launch]
@@ -64,13 +83,25 @@ def check(
     apart = any(launch.several and not (launch.drawn and launch.everywhere) for launch in launches)
     if not apart or not shell.rounds.of_this_round(host.raw):
         return
+    listed = any(launch.rank is not None and launch.rank.text.isdecimal() for launch in launches)
     texts = [(" ".join(word.raw or word.text for word in words), words[0].line if words else host.line)]
     texts += [(each.body, each.body_line) for each in redirects if each.body]
     for text, first in texts:
         for match in _MEETING.finditer(text[:_LONGEST]):
             used = [name for name in shell.rounds.of_this_round(match[2]) if name in shell.rounds.drawn]
             at = shell.rounds.drawn[used[0]] if used else first + text.count("\n", 0, match.start())
-            if used or is_random(match[2]):
-                fix = "Make it once, before the loop, and give all hosts the same."
-                shell.clash(Clash(match[1], shell.ref(at), _WHY, fix, (launches[0].ref,)))
+            # Hosts with known numbers are compared with one another, each with its own line.
+            if used or is_random(match[2]) or (not listed and shell.rounds.goes_through(match[2])):
+                _tell(shell, match[1], at, launches[0])
                 return
+    told = {match[1]: match[2] for match in _MEETING.finditer(" ".join(word.text for word in words)[:_LONGEST])}
+    for match in _MEETING.finditer(texts[0][0][:_LONGEST]) if not listed else ():
+        made_here = shell.rounds.of_this_round(match[2])
+        if made_here and shell.rounds.differs(match[1], host.line, told.get(match[1], UNKNOWN)):
+            _tell(shell, match[1], words[0].line, launches[0])
+            return
+
+
+def _tell(shell: Interpreter, option: str, line: int, launch: Launch) -> None:
+    fix = "Make it once, before the loop, and give all hosts the same."
+    shell.clash(Clash(option, shell.ref(line), _WHY, fix, (launch.ref,)))
