@@ -12,7 +12,7 @@ from whichrank.source.nodes import last_name, walk
 
 Keeps: TypeAlias = Callable[[str], bool]
 """Whether a variable with that name may get through."""
-_DEEPEST = 12
+_DEEPEST, _MOST_TEXTS = 12, 500
 
 
 def by_comprehension(node: ast.expr, constants: Constants, environ: frozenset[str]) -> Keeps | None:
@@ -74,7 +74,8 @@ def _dropped(loop: ast.For, key: ast.expr, owner: str, constants: Constants) -> 
     if not same or owner not in over or len(loop.body) != 1 or isinstance(loop.iter, ast.ListComp):
         return None
     name = variable.id if isinstance(variable, ast.Name) else ""
-    return lambda text: all(_holds(each, name, text, constants) is True for each in conditions)
+    lists = _Known(constants)
+    return lambda text: all(_holds(each, name, text, lists) is True for each in conditions)
 
 
 def _kept(
@@ -96,13 +97,27 @@ def _kept(
     listed = None if everything else _texts(source, constants)
     if not everything and listed is None:
         return None
-    name = variable.id
+    name, lists = variable.id, _Known(constants)
 
     def keeps(text: str) -> bool:
         there = everything or (listed is not None and text in listed)
-        return there and all(_holds(each, name, text, constants) is not False for each in conditions)
+        return there and all(_holds(each, name, text, lists) is not False for each in conditions)
 
     return keeps
+
+
+class _Known:
+    """Lists of texts that conditions ask for, each looked up once."""
+
+    def __init__(self, constants: Constants) -> None:
+        self.constants = constants
+        self.lists: dict[int, frozenset[str] | None] = {}
+
+    def texts(self, node: ast.expr) -> frozenset[str] | None:
+        if id(node) not in self.lists:
+            found = _texts(node, self.constants)
+            self.lists[id(node)] = None if found is None or len(found) > _MOST_TEXTS else frozenset(found)
+        return self.lists[id(node)]
 
 
 def _texts(node: ast.expr, constants: Constants) -> set[str] | None:
@@ -128,53 +143,53 @@ def _texts(node: ast.expr, constants: Constants) -> set[str] | None:
     return set(texts) if len(texts) == len(items) else None
 
 
-def _holds(test: ast.expr, variable: str, text: str, constants: Constants, depth: int = 0) -> bool | None:
+def _holds(test: ast.expr, variable: str, text: str, known: _Known, depth: int = 0) -> bool | None:
     """What a condition on the name says for one name; None where only a run would tell."""
-    if depth > _DEEPEST:
+    if depth > _DEEPEST or len(getattr(test, "values", ())) > _MOST_TEXTS:
         return None
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _holds(test.operand, variable, text, constants, depth + 1)
+        inner = _holds(test.operand, variable, text, known, depth + 1)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp):
-        each = [_holds(value, variable, text, constants, depth + 1) for value in test.values]
+        each = [_holds(value, variable, text, known, depth + 1) for value in test.values]
         decides = isinstance(test.op, ast.Or)
         return decides if decides in each else None if None in each else not decides
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is(test.left, variable):
-        return _compared(test.ops[0], test.comparators[0], text, constants)
+        return _compared(test.ops[0], test.comparators[0], text, known)
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is(test.comparators[0], variable):
-        part, within = constants.resolve(test.left), isinstance(test.ops[0], ast.In)
-        known = isinstance(part, ast.Constant) and isinstance(part.value, str)
-        asked = known and isinstance(test.ops[0], ast.In | ast.NotIn)
+        part, within = known.constants.resolve(test.left), isinstance(test.ops[0], ast.In)
+        text_known = isinstance(part, ast.Constant) and isinstance(part.value, str)
+        asked = text_known and isinstance(test.ops[0], ast.In | ast.NotIn)
         return (str(getattr(part, "value", "")) in text) == within if asked else None
     if isinstance(test, ast.Call):
-        return _called(test, variable, text, constants)
+        return _called(test, variable, text, known)
     return None
 
 
-def _compared(how: ast.cmpop, with_: ast.expr, text: str, constants: Constants) -> bool | None:
+def _compared(how: ast.cmpop, with_: ast.expr, text: str, known: _Known) -> bool | None:
     if isinstance(how, ast.In | ast.NotIn):
-        listed = _texts(with_, constants)
+        listed = known.texts(with_)
         return None if listed is None else (text in listed) == isinstance(how, ast.In)
-    same = constants.resolve(with_)
+    same = known.constants.resolve(with_)
     if isinstance(how, ast.Eq | ast.NotEq) and isinstance(same, ast.Constant):
         return (text == same.value) == isinstance(how, ast.Eq)
     return None
 
 
-def _called(call: ast.Call, variable: str, text: str, constants: Constants) -> bool | None:
+def _called(call: ast.Call, variable: str, text: str, known: _Known) -> bool | None:
     """`k.startswith(…)`, `k.endswith(…)`, and `any(k.startswith(p) for p in BEGINNINGS)`."""
     if last_name(call.func) == "any" and len(call.args) == 1 and isinstance(call.args[0], ast.GeneratorExp):
         inner, made = call.args[0], call.args[0].generators[0]
-        parts = _texts(made.iter, constants) if len(inner.generators) == 1 and not made.ifs else None
+        parts = known.texts(made.iter) if len(inner.generators) == 1 and not made.ifs else None
         asked = inner.elt if isinstance(inner.elt, ast.Call) and len(inner.elt.args) == 1 else None
         if parts is None or asked is None or ast.unparse(asked.args[0]) != ast.unparse(made.target):
             return None
         return _begins(asked.func, variable, text, parts)
     if len(call.args) != 1:
         return None
-    given = constants.resolve(call.args[0])
+    given = known.constants.resolve(call.args[0])
     alone = {given.value} if isinstance(given, ast.Constant) and isinstance(given.value, str) else None
-    wanted = alone or _texts(given, constants)
+    wanted = alone or known.texts(given)
     return _begins(call.func, variable, text, wanted) if wanted is not None else None
 
 
