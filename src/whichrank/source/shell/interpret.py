@@ -27,7 +27,6 @@ from whichrank.source.shell import (
 )
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS, printf_v
-from whichrank.source.shell.rounds import Rounds
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Early, Environment, Made, Variable, Written
 from whichrank.source.shell.syntax import (
     Case,
@@ -43,6 +42,7 @@ from whichrank.source.shell.syntax import (
 from whichrank.source.shell.tokens import Word
 from whichrank.source.shell.values import function_variables, outputs, piped
 from whichrank.source.shell.values.function_variables import Frame, called
+from whichrank.source.shell.values.rounds import Rounds
 from whichrank.source.shell.words import MOST_FIELDS, Field, Value, array, at_home, expand, fields, pieces
 
 QUOTE_LIMIT = 300

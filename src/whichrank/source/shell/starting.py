@@ -17,13 +17,13 @@ from whichrank.source.shell import (
     held,
     launchers,
     remote,
-    rounds,
     step_size,
     texts,
 )
 from whichrank.source.shell.passage import SHELLS, option_values
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Early, Environment
 from whichrank.source.shell.syntax import parse
+from whichrank.source.shell.values import rounds
 from whichrank.source.shell.words import Field, Value, keep_unknown, pieces
 
 if TYPE_CHECKING:
