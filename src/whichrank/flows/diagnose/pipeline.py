@@ -291,6 +291,9 @@ _TELLS_MORE = {
 
 
 def _of_a_hang(case: Case) -> NextStep:
+    if case.lineup is None and len(case.stacks) >= max(case.world, 2):
+        what = "C++ frames tell who waits for its GPU, who for others, and who computes"
+        return NextStep("whichrank stacks --native", what, (), "pauses")
     what = "stacks of all ranks tell where each of them is" if case.lineup is None else "fresh dumps tell more"
     return NextStep("whichrank stacks", what, (), "none")
 

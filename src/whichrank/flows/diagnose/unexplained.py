@@ -21,7 +21,7 @@ _WORDS = (
     "stuck", "hang", "hung", "slow", "invalid", "unexpected", "exceed", "killed", "abort", "exception", "differ",
     "missing", "inconsist",
 )  # fmt: skip
-_SHAPES = re.compile(r"time.?out|no(?<!\wno)t?\b")
+_SHAPES = re.compile(r"(?<![\w-])time.?out|no(?<!\wno)t?\b")
 _FRAME = re.compile(r'(?:\[[^\]]{1,40}\]:?)?\s{0,40}(?:File "|#\d{1,4} |[\^~]{3})')
 """A frame of a stack: where, not what."""
 _NUMBERS = re.compile(r"\d+")
