@@ -28,14 +28,3 @@ def test_more_looks_where_they_tell_more() -> None:
 
 def test_the_first_looks_count_in_full() -> None:
     assert paced(1, 3, looks=6) is not None
-
-
-def test_a_rank_that_was_never_seen_to_wait_says_nothing_where_the_recorder_is_blind() -> None:
-    waiting = Waiting()
-    for _ in range(50):
-        waiting.count("train.py:1 f", inside=False, pending=False, blind=True)
-    assert waiting.looks == 0
-    waiting.count("train.py:1 f", inside=True, pending=False, blind=True)
-    for _ in range(20):
-        waiting.count("train.py:1 f", inside=False, pending=False, blind=True)
-    assert (waiting.looks, waiting.waits) == (21, 1)

@@ -15,7 +15,6 @@ from typing import Any
 from whichrank.model import last_words as layout
 from whichrank.worker.groups import ranges
 from whichrank.worker.marks import MARKS
-from whichrank.worker.synchronising import waits_for_gpu
 
 FRAMES = 80
 LINES = 4096
@@ -159,12 +158,6 @@ class MainThread:
             inside = inside or code.co_filename.endswith(_ACROSS) or code.co_name in _HIDDEN
             frame = frame.f_back
         return inside, place[:100]
-
-    @staticmethod
-    def waits_for_gpu() -> bool:
-        """Whether it is in a call that ends when the GPU has done what was launched."""
-        frame = thread_that_trains()
-        return frame is not None and waits_for_gpu(frame)
 
     def _done_elsewhere(self) -> str:
         """Long work of the libraries in another thread, which the main one waits for: an upload, a checkpoint."""

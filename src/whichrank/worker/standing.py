@@ -92,11 +92,6 @@ class Standing:
         """Whether to ask takes so long that it is done at beats only."""
         return sum(status.size for status in self._recorders.values()) > DEAR
 
-    @property
-    def blind(self) -> bool:
-        """Whether messages on NCCL keep the counters from telling what is pending."""
-        return any(group.mixed for group in self.groups.values())
-
     def pending(self) -> bool:
         """Whether something was issued and is not complete; cheaper than a look, and nothing is remembered."""
         for function, status in self._recorders.items():

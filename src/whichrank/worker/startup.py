@@ -124,7 +124,7 @@ class Watch:
                 return self.wait(max(0.0, left))
             if asked := self.wait(pause):
                 return asked
-            self.waiting.glance(main, standing)
+            self.waiting.glance(main, standing.pending)
         return []
 
     def wait(self, limit_s: float) -> list[str]:
@@ -165,9 +165,8 @@ class Watch:
             changes["steps"] = self.steps()
             if self.waiting is not None:
                 if not main.follows:
-                    place, blind = changes.get("place", "").rpartition("/")[2][:100], standing.blind
-                    inside = inside or (blind and main.waits_for_gpu())
-                    self.waiting.count(place, inside=inside, pending=changes.get("pending", 0) > 0, blind=blind)
+                    place = changes.get("place", "").rpartition("/")[2][:100]
+                    self.waiting.count(place, inside=inside, pending=changes.get("pending", 0) > 0)
                 changes.update(self.waiting.told())
         if self.recorder.words.phase in (layout.FAILED, layout.ENDED):
             return  # the main thread has said its last meanwhile
@@ -186,7 +185,7 @@ class Watch:
         if not counts or (counts["enqueued"], counts["completed"]) == (words.enqueued, words.completed):
             return False
         if self.waiting is not None:
-            self.waiting.glance(main, standing)
+            self.waiting.glance(main, standing.pending)
             counts.update(self.waiting.told())
         if words.phase == layout.JOINED:  # the main thread may have said its last meanwhile
             self.recorder.note(**counts)

@@ -6,11 +6,11 @@ Copied into the job beside `startup.py`: standard library only. Who waits less t
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whichrank.worker.main_thread import MainThread
-    from whichrank.worker.standing import Standing
 
 SHORT_S, LONG_S, SPREAD_MS = 0.02, 0.17, 160
 """Between two glances, and how much longer it may be: steps of one length must not be met at one place only."""
@@ -34,8 +34,6 @@ class Waiting:
         self._share = 0.0
         self._ask = 0
         """For so many looks more the recorder is asked between beats, too."""
-        self._waited = 0
-        """For so many looks more it is known that this rank waits where it can be seen."""
 
     def pause_s(self) -> float | None:
         """Until the next glance; None where there is to be none before the next beat."""
@@ -44,21 +42,14 @@ class Waiting:
             return None
         return (SHORT_S if mixed > NOW_AND_THEN else LONG_S) + spread_s()
 
-    def glance(self, main: MainThread, standing: Standing) -> None:
+    def glance(self, main: MainThread, pending: Callable[[], bool]) -> None:
         inside, place = main.glance()
         if inside is not None:
-            inside = inside or (standing.blind and main.waits_for_gpu())
-            pending = self._ask > 0 and not inside and standing.pending()
-            self.count(place, inside=inside, pending=pending, blind=standing.blind)
+            self.count(place, inside=inside, pending=self._ask > 0 and not inside and pending())
 
-    def count(self, place: str, *, inside: bool, pending: bool, blind: bool = False) -> None:
-        """A look at the main thread. What is pending while it is elsewhere shows at beats first: mostly nothing is.
-
-        Where the recorder is blind to it, a rank that was never seen to wait for its GPU may wait in any call."""
+    def count(self, place: str, *, inside: bool, pending: bool) -> None:
+        """A look at the main thread. What is pending while it is elsewhere shows at beats first: mostly nothing is."""
         waits = inside or pending
-        self._waited = 2 * MEMORY if waits else self._waited - 1
-        if blind and self._waited <= 0:
-            return
         self._ask = MEMORY if waits and not inside else self._ask - 1
         self.looks += 1
         self.waits += waits

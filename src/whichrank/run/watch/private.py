@@ -23,7 +23,7 @@ _COPIED = (
     "model/last_words.py", "worker/lastwords.py", "worker/startup.py", "worker/surroundings.py",
     "worker/network.py", "worker/sockets.py", "worker/main_thread.py", "worker/standing.py", "worker/steps.py",
     "worker/written.py", "worker/exits.py", "worker/resume.py", "worker/waiting.py", "worker/groups.py",
-    "worker/marks.py", "worker/recorder_frames.py", "worker/synchronising.py", "worker/variables.py",
+    "worker/marks.py", "worker/recorder_frames.py", "worker/variables.py",
 )  # fmt: skip
 
 # Runs in any Python of the job. The site's own sitecustomize then runs as if this one were not there.
