@@ -85,6 +85,28 @@ def test_all_apart_at_once_is_another_way_to_train():
     assert told(values, "") == []
 
 
+def drifting(since: int, *, others_too: bool, never_equal: bool = False):
+    """Two parameters of one optimizer: `w` drifts apart on all ranks, and the other one may."""
+    files = []
+    for rank in range(WORLD):
+        units = [["w", "parameter", "", [4], "float32"], ["head", "parameter", "", [2], "float32"]]
+        shape = {"t": "layout", "o": 0, "id": "a", "parts": 1, "units": units, "pieces": [[[0, 0], [1, 0]]]}
+        looks = []
+        for step in range(12):
+            own = f"{rank}{step}" if step >= since or never_equal else str(step)
+            head = f"{rank}{step}" if others_too and step >= since else str(step)
+            looks.append({"t": "slice", "o": 0, "s": step, "l": "a", "q": 0, "k": 1, "p": f"{own:>08}{head:>08}"})
+        files.append(rank_file(rank, shape, *looks))
+    return wrongs(files)
+
+
+def test_parameters_that_the_averaging_leaves_out():
+    (found,) = drifting(5, others_too=False)
+    assert (found.kind, found.odd, found.module, found.step, found.good) == ("adrift", (), "w", 5, 4)
+    assert drifting(5, others_too=True) == []
+    assert drifting(5, others_too=False, never_equal=True) == []
+
+
 def test_buffers_that_code_writes_to_are_left_alone():
     moving = ["--------"] * 4
     assert told({0: moving, 1: moving, 2: ["1"] * 4, 3: moving}, "", "buffer") == []

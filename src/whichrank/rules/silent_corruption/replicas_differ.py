@@ -2,9 +2,10 @@
 
 ## What it finds
 A parameter, a tensor of the optimizer's state, a constant buffer, a learning rate or another setting of the optimizer
-that is not the same on all ranks that hold a copy: which rank is the odd one, in which tensor, since which step. Or a
-resumed job that does not hold what the checkpoint held when it was saved. Or random numbers that differ between ranks
-that work on one batch together (tensor parallel) and drew the same ones before.
+that is not the same on all ranks that hold a copy: which rank is the odd one, in which tensor, since which step.
+Parameters that were equal and drift apart on all ranks, while others of the same optimizer stay equal. Or a resumed job
+that does not hold what the checkpoint held when it was saved. Or random numbers that differ between ranks that work on
+one batch together (tensor parallel) and drew the same ones before.
 
 ## Why it happens
 A rank missed the broadcast at the start, was seeded differently or did not load the checkpoint; its schedule has
@@ -13,11 +14,12 @@ another length; a bit flipped in its memory; its GPU computed an update wrongly;
 ## How it decides
 `whichrank run --guard` has every rank write down checksums of rotating slices, weighted by position. Which ranks must
 agree is read off DistributedDataParallel, FSDP and the placements of DTensors. For plain modules it is learned: tensors
-that stayed equal while their values changed at three looks are taken for replicas. The majority names the odd rank; of
-two replicas both are candidates. Where the learning rate differs too, that is told as the reason. After a load, the
-parameters and the optimizer's state before the first step are compared with those at the save of the same file, where
-the guard saw both; most parameters must be as saved, or the file was meant for something else. An optimizer that begins
-without state, where the file holds it, is told too.
+that stayed equal while their values changed at three looks are taken for replicas. Parameters that come to differ on
+all ranks at once are told where others stay equal: else the ranks train by themselves for a while and are averaged
+later. The majority names the odd rank; of two replicas both are candidates. Where the learning rate differs too, that
+is told as the reason. After a load, the parameters and the optimizer's state before the first step are compared with
+those at the save of the same file, where the guard saw both; most parameters must be as saved, or the file was meant
+for something else. An optimizer that begins without state, where the file holds it, is told too.
 
 ## Example
     0.weight (parameter), checksum 37e27740 at step 18     (rank 1)
@@ -38,17 +40,17 @@ from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated
 from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.resumes import STATE
-from whichrank.timeline.guard.wrong import Wrong
+from whichrank.timeline.guard.wrong import Kind, Wrong
 
 CODE = "SILE301"
 CAUSE = "replica-divergence"
 
-_ORDER = ("rate", "setting", "replica", "random", "resume")
+_ORDER: tuple[Kind, ...] = ("rate", "setting", "replica", "adrift", "random", "resume")
 """What explains more first."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    differing = guard_findings.wrongs(case, "replica", "rate", "setting", "resume", "random")
+    differing = guard_findings.wrongs(case, *_ORDER)
     if isinstance(differing, NotEvaluated):
         return differing
     findings = []
@@ -92,6 +94,13 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
             f"{who} {verb} another {wrong.module}{kind} than the checkpoint {path} did when it was saved, "
             f"after loading it: {wrong.detail['count']} tensors."
         )
+    if wrong.kind == "adrift":
+        more = f" and {wrong.others} more parameter{'s' * (wrong.others > 1)}" if wrong.others else ""
+        verb = "drift" if wrong.others else "drifts"
+        return (
+            f"{wrong.module}{more} {verb} apart on all ranks {guard_findings.since(wrong)}, while other parameters of "
+            "the model stay equal: the averaging of gradients leaves them out."
+        )
     if wrong.kind != "replica":
         theirs = {value for rank, value in wrong.values.items() if rank not in wrong.odd}
         mine = {value for rank, value in wrong.values.items() if rank in wrong.odd}
@@ -122,6 +131,11 @@ def _advice(wrong: Wrong) -> tuple[str, ...]:
         return (
             "Load with strict=True, and look at what load_state_dict returns: names that are missing or unexpected.",
             "Look for code that initializes, ties or casts tensors after the load.",
+        )
+    if wrong.kind == "adrift":
+        return (
+            "Average the gradients of every parameter that is trained, also of those that were frozen until then.",
+            "With DistributedDataParallel, set requires_grad before it is made: it averages what was trained then.",
         )
     if wrong.kind == "setting":
         return ("Set the optimizer up from the same values on every rank.",)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 from whichrank.records.guard import GuardFile, GuardNote
-from whichrank.timeline.guard.wrong import Wrong, classes, minority, ranks_of, spread
+from whichrank.timeline.guard.wrong import Kind, Wrong, classes, minority, ranks_of, spread
 
 MOVED = "--------"
 APART = "apart"
@@ -15,6 +15,7 @@ LEARNED_AFTER = 3
 """Looks at which tensors were equal and had changed, after which they are taken for replicas."""
 MOST_PENDING = 200_000
 WHOLE = -1
+_PARAMETERS = ("parameter", "frozen")
 
 
 class _Layout(Struct):
@@ -32,6 +33,8 @@ class _History(Struct):
     """The first step at which the sides were these."""
     last: dict[int, str] = field(default_factory=dict)
     good: int | None = None
+    apart: dict[int, tuple[str, GuardFile, int]] = field(default_factory=dict)
+    """What was told when each rank came to hold another value."""
 
 
 _Key = tuple[int, str, str, str, int]
@@ -102,6 +105,28 @@ class Replicas:
         for (step, key), waiting in sorted(pending.items(), key=lambda each: each[0][0]):
             if len(waiting) > 1:
                 self._judge(step, key, waiting)
+        self._find_adrift()
+
+    def _find_adrift(self) -> None:
+        """Parameters that are all apart while others of the same optimizer stay equal: the averaging leaves them out.
+
+        Those that were never equal are shards or experts; where none stays equal, the ranks train by themselves for a
+        while."""
+        equal: dict[int, int] = {}
+        once: dict[tuple[int, str], int] = {}
+        for (optimizer, label, kind, _, _), known in self._known.items():
+            if kind in _PARAMETERS and known.good is not None:
+                once[optimizer, label] = max(known.good, once.get((optimizer, label), -1))
+            if kind == _PARAMETERS[0] and len(known.sides) == 1 and known.looks >= LEARNED_AFTER:
+                equal[optimizer] = max(known.good or 0, equal.get(optimizer, -1))
+        for key, known in sorted(self._known.items(), key=lambda item: (item[1].since, item[0])):
+            all_apart = len(known.sides) == len(known.last) > 2 and known.looks >= LEARNED_AFTER
+            if key[2] != _PARAMETERS[0] or not all_apart or equal.get(key[0], -1) <= known.since:
+                continue
+            if (good := once.get(key[:2])) is not None and good < known.since and known.apart:
+                known.good = good
+                values = {rank: text for rank, (text, _, _) in known.apart.items()}
+                self._wrong(known.since, key, known.apart, values, tuple(sorted(values)), learned=True, kind="adrift")
 
     def _judge(self, step: int, key: _Key, told: dict[int, tuple[str, GuardFile, int]]) -> None:
         values = {rank: text for rank, (text, _, _) in told.items()}
@@ -139,6 +164,7 @@ class Replicas:
             return
         before, looks = known.sides, known.looks
         known.sides, known.looks, known.since = sides, 0, step
+        known.apart = told if len(sides) == len(values) else {}
         if looks < LEARNED_AFTER:
             return
         if len(sides) == len(values) > 2:
@@ -150,26 +176,26 @@ class Replicas:
 
     def _wrong(
         self, step: int, key: _Key, told: dict[int, tuple[str, GuardFile, int]], values: dict[int, str],
-        among: tuple[int, ...], *, learned: bool,
+        among: tuple[int, ...], *, learned: bool, kind: Kind = "replica",
     ) -> None:  # fmt: skip
-        optimizer, label, kind, _, piece = key
+        optimizer, label, tensor, _, piece = key
         name = label.partition("\0")[0]
-        if (optimizer, name, kind) in self._reported:
+        if (optimizer, name, tensor) in self._reported:
             return
-        self._reported.add((optimizer, name, kind))
+        self._reported.add((optimizer, name, tensor))
         odd = minority(values)
-        first = next((w for w in self.found if w.odd == odd and w.among == among), None)
+        first = next((w for w in self.found if (w.kind, w.odd, w.among) == (kind, odd, among)), None)
         if first is not None and first.step <= step:
             first.others += 1
-            first.detail.setdefault("also", []).append(f"{name} ({kind})")
+            first.detail.setdefault("also", []).append(f"{name} ({tensor})")
             return
-        what = f"{name} ({kind})"
+        what = f"{name} ({tensor})"
         at = "before the first step" if step < 0 else f"at step {step}"
         refs = [
             told[rank][1].ref(told[rank][2], f"{what}, {_region(piece)}checksum {told[rank][0]} {at}") for rank in among
         ]
         self.found.append(
-            Wrong("replica", step, odd, among, name, kind, self._good(key), values, spread(refs, odd), learned=learned)
+            Wrong(kind, step, odd, among, name, tensor, self._good(key), values, spread(refs, odd), learned=learned)
         )
 
     def _good(self, key: _Key) -> int | None:

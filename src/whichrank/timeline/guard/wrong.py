@@ -12,6 +12,7 @@ from whichrank.model.evidence import Ref
 
 Kind = Literal[
     "replica",
+    "adrift",
     "rate",
     "setting",
     "start",
