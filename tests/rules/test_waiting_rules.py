@@ -44,6 +44,7 @@ def judged(folder: Path) -> Diagnosis:
         ("left_the_ring", "COLL132", "p2p-unmatched", (2,)),
         ("ended_before_a_new_group", "COLL135", "conditional-collective", (2,)),
         ("lock_of_an_earlier_job", "SLOW102", "stale-lock-or-store", (1,)),
+        ("state_of_one_rank", "COLL102", "rank0-only-collective", (0,)),
         ("roles_of_a_pipeline", "COLL132", "p2p-unmatched", (0,)),
         ("fewer_parts_in_a_later_loop", "COLL132", "p2p-unmatched", (2,)),
         ("barrier_of_all_by_two", "COLL101", "conditional-collective", (3, 4)),
