@@ -22,12 +22,17 @@ _OF_A_SHELL = re.compile(
     r"|\$\(\(|^[ \t]{0,40}:[ \t]",
     re.MULTILINE | re.IGNORECASE,
 )
+_UNLESS = r"(?!#[^\n]{0,200}\b(?:not|never|don't|no longer)\b)"
+"""A comment that says who does not read the file."""
 # Who reads the file, as its comments say. Compose, dotenv and Apptainer have options of the same name and expand ${X}.
 _BY_DOCKER = re.compile(
-    r"^(?![^\n]{0,200}\b(?:compose|apptainer|singularity|dotenv|uv run)\b)[^\n]{0,200}--(?:from-)?env-file",
-    re.MULTILINE,
+    rf"^{_UNLESS}(?![^\n]{{0,200}}\b(?:compose|apptainer|singularity|dotenv|uv run)\b)"
+    r"[^\n]{0,200}--(?:from-)?env-file",
+    re.MULTILINE | re.IGNORECASE,
 )
-_BY_SYSTEMD = re.compile(r"^#[^\n]{0,200}\b(?:EnvironmentFile\b|systemd\b|\w{1,40}\.service\b)", re.MULTILINE)
+_BY_SYSTEMD = re.compile(
+    rf"^{_UNLESS}#[^\n]{{0,200}}\b(?:EnvironmentFile\b|systemd\b|\w{{1,40}}\.service\b)", re.MULTILINE | re.IGNORECASE
+)
 _REFERENCE = re.compile(r"\$(?:\{\w{1,80}[^}\n]{0,80}\}|[A-Za-z_]\w{0,80})")
 _READERS = "what loads such a file (docker, compose, systemd, dotenv)"
 _DOCUMENT = re.compile(r"(?:^|[^<])<<-?\s{0,4}[\"']?(\w{1,40})[\"']?\s{0,40}$")

@@ -303,7 +303,7 @@ class Interpreter:
             command = [f for word in node.words[count:] for f in fields(word, self.lookup(here))]
             there, self.expanded_there = self.expanded_there, self.away
             if command:
-                self.command(command, node, here, sure=sure)
+                self.command(self.not_set(command, first.raw), node, here, sure=sure)
             self.expanded_there = there
         self.muted = kept
         if here is not env:
@@ -440,7 +440,6 @@ class Interpreter:
         return True
 
     def command(self, command: list[Field], node: Simple | None, env: Environment, *, sure: bool) -> None:
-        command = self.not_set(command)
         program = launchers.base(command[0])
         redirects = node.redirects if node is not None else []
         self.called.update(f.text for f in command if f.text in self.functions)
@@ -474,15 +473,17 @@ class Interpreter:
         self.called.update(found)
         return found
 
-    def not_set(self, command: list[Field]) -> list[Field]:
-        """`$OPTIONS torchrun …`: NAME=VALUE that comes out of a variable is taken for the name of a program."""
+    def not_set(self, command: list[Field], first: str) -> list[Field]:
+        """`$OPTIONS torchrun …`, `"${OPTIONS[@]}" A=1 torchrun …`: NAME=VALUE that comes out of a variable is taken for the
+        name of a program, and what follows for its arguments. First: how the first word is written."""
         count = 0
+        if not first.lstrip('"').startswith("$"):
+            return command
         while count + 1 < len(command) and re.match(r"[A-Z]\w*=", command[count].text):
             name = command[count].text.partition("=")[0]
-            if not command[count].raw.startswith("$") or not counts(name):
-                break
-            why = f"it comes out of {command[count].raw}, and the shell takes it for the name of a program"
-            self.lost(Lost(name, self.ref(command[count].line), why, f"Write: env {command[count].raw} …", "error"))
+            why = f"{first} stands in front, and the shell takes what comes out of it for the name of a program"
+            if counts(name):
+                self.lost(Lost(name, self.ref(command[count].line), why, f"Write: env {first} …", "error"))
             count += 1
         return command[count:]
 
