@@ -474,7 +474,7 @@ class Interpreter:
         return found
 
     def not_set(self, command: list[Field], first: str) -> list[Field]:
-        """`$OPTIONS torchrun …`, `"${OPTIONS[@]}" A=1 torchrun …`: NAME=VALUE that comes out of a variable is taken for the
+        """`$OPTIONS torchrun …`, `"${OPTIONS[@]}" A=1 torchrun …`: NAME=VALUE out of a variable is taken for the
         name of a program, and what follows for its arguments. First: how the first word is written."""
         count = 0
         if not first.lstrip('"').startswith("$"):
