@@ -19,6 +19,14 @@ _TOOLS = re.compile(
 )
 
 
+_PLAIN = re.compile(
+    r"(?!(?:gpus?|ranks?|runs?|jobs?|attempts?|tr(?:y|ies)|parts?|v|steps?|days?|logs?|copy|boot|eth|ens|ib|mlx|pid|no|step)"
+    r"[-_]?\d)[a-z]{1,16}(?:-?[a-z]{1,8})?-?\d{1,4}[a-z]?",
+    re.IGNORECASE,
+)
+"""What is left of the name of a tool's output and can only be a host: `dmesg_c43.txt`."""
+
+
 def host_of_path(label: str) -> str | None:
     """`node7/dmesg.txt`, `nodes/a/dmesg.txt`, `dmesg-node7.txt`, `dmesg_10.0.0.7.txt`: the innermost name counts."""
     *folders, name = label[-1024:].replace("\\", "/").split("/")
@@ -28,6 +36,9 @@ def host_of_path(label: str) -> str | None:
         return match[1].rstrip("-")
     if match := _ADDRESS.search(stem):
         return match[0]
+    rest = stem.rpartition(".")[0] or stem
+    if _TOOLS.match(name) and _PLAIN.fullmatch(rest):
+        return rest
     for at, folder in reversed(list(enumerate(folders))):
         # A bundle of many nodes has a folder for each of them, whatever they are called.
         of_a_node = at > 0 and folders[at - 1] == "nodes" and not folder.isdigit()

@@ -28,6 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event
 from whichrank.records.events.run_state import LossNonfinite
 from whichrank.records.log import FINITE
@@ -58,6 +59,7 @@ _CLAIM = Claim(
     ),
 )
 
+_OWN = late(r"(?i)\b(?:local|own|rank|shard)[-_ ]?(?:\w{1,12}[-_ ])?loss|\bloss[-_ ](?:local|own|rank)\b")
 _LAST_LINES = 3
 _NEAR = 1
 """Finite losses that may be printed until one shows what a rank brought into the reduction."""
@@ -79,6 +81,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     steps = {e.rank: step for e in told if e.rank is not None and (step := e.step) is not None and step >= 0}
     first = min(steps.values(), default=None)
     ranks = tuple(sorted(rank for rank, step in steps.items() if step == first))
+    # What a rank calls its own is not yet reduced; the loss that another prints at this step is that of all.
+    own = {e.rank for e in told if e.rank in ranks and _OWN.search(e.ref.quote)}
+    ranks = tuple(rank for rank in ranks if rank in own) or ranks
     speaking = _speaking(case)
     alone = len(ranks) < len(speaking) and set(steps) | set(ranks) <= speaking
     named = ranks if alone and ranks else ()

@@ -16,7 +16,7 @@ from whichrank.model.findings import Finding, Subject
 from whichrank.model.grades import Grade
 from whichrank.model.late_pattern import late
 from whichrank.records.events.communication import NcclError
-from whichrank.records.events.launchers import ActorDied
+from whichrank.records.events.launchers import ActorDied, ProcessExit
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state.versions import odd_hosts
 
@@ -31,6 +31,8 @@ _OF_A_GPU = ("pcie-degraded",)
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 _LOSES_THE_HOST = ("host-lost",)
 """What is wrong with such a host is wrong for all of its ranks."""
+_SERVES_THE_HOST = ("fabric-manager",)
+"""A service that all ranks of a host need, whichever of them says that it is not there."""
 _OF_A_MACHINE = ("pcie-p2p",)
 """What is between two GPUs is in one machine."""
 _KILLS = ("host-out-of-memory",)
@@ -41,6 +43,7 @@ _GPU = late(
 )
 """A bus address, or the driver's name of a GPU."""
 _PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[A-Za-z][\w.-]{1,253}(?=<\d))")
+_PID = late(r"\bpid=(\d{1,9})\b")
 _REMOTE = "remote process exited"
 _NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 
@@ -49,7 +52,7 @@ def with_whom(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks, hosts and GPUs that the rest of the evidence gives it."""
     joins = (
         _among_peers, _of_some_hosts, _at_address, _of_another_version, _of_the_actor, _of_host, _named_by_all,
-        _of_whom, _with_ranks_of_host, _with_host_of_ranks, _on_the_only_host, _called,
+        _of_whom, _with_ranks_of_host, _with_host_of_ranks, _with_fellows, _on_the_only_host, _called,
     )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
@@ -101,14 +104,19 @@ def _of_another_version(case: Case, finding: Finding) -> Finding:
 
 
 def _of_the_actor(case: Case, finding: Finding) -> Finding:
-    """The one actor whose end Ray records, where a process was killed and the finding names nobody."""
+    """The one actor whose end Ray records, or whose pid it names, where a process was killed and nobody is named."""
+    if finding.cause not in _KILLS or finding.subject != Subject(code=finding.subject.code):
+        return finding
     died = {event.rank: event.ref for event in case.events(ActorDied)}
-    if finding.cause not in _KILLS or finding.subject != Subject(code=finding.subject.code) or len(died) != 1:
+    for ref in finding.evidence:
+        died |= {case.hardware.rank_of(int(pid), ref.host): ref for pid in _PID.findall(ref.quote)}
+    if len(died) != 1:
         return finding
     ((rank, told),) = died.items()
     if rank is None:
         return finding
-    return replace(finding, subject=replace(finding.subject, ranks=(rank,)), evidence=(*finding.evidence, told))
+    evidence = tuple(dict.fromkeys((*finding.evidence, told)))
+    return replace(finding, subject=replace(finding.subject, ranks=(rank,)), evidence=evidence)
 
 
 def _of_host(case: Case, finding: Finding) -> Finding:
@@ -248,6 +256,23 @@ def _with_host_of_ranks(case: Case, finding: Finding) -> Finding:
     hosts = {case.people.host_of(rank) for rank in subject.ranks}
     known = sorted(host for host in hosts if host is not None and host != "localhost")
     return replace(finding, subject=replace(subject, hosts=tuple(known))) if len(known) == len(hosts) else finding
+
+
+def _with_fellows(case: Case, finding: Finding) -> Finding:
+    """All ranks of the host, where one of them says that a service of the host is not there."""
+    subject = finding.subject
+    if finding.cause not in _SERVES_THE_HOST or not subject.ranks or len(subject.hosts) != 1:
+        return finding
+    fellows, known = set(case.people.ranks_on(subject.hosts[0])), {*range(case.world), *case.people.by_rank}
+    for ended in case.events(ProcessExit):  # Slurm's tasks, where the rank that speaks is one of them
+        known |= set(ended.tasks)
+        if ended.host and short_name(ended.host) == subject.hosts[0] and set(subject.ranks) <= set(ended.tasks):
+            fellows |= set(ended.tasks)
+    ranks = tuple(sorted({*subject.ranks, *fellows}))
+    if set(ranks) >= known:
+        return finding
+    victims = tuple(rank for rank in finding.victims if rank not in ranks)
+    return replace(finding, subject=replace(subject, ranks=ranks), victims=victims)
 
 
 def _on_the_only_host(case: Case, finding: Finding) -> Finding:

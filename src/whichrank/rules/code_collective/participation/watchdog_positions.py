@@ -54,7 +54,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if standing is None:
         return _by_silence(case)
     here = standing.waiting
-    if standing.ahead and len(standing.ahead) < len(here):
+    if standing.ahead and len(standing.ahead) < len(here) and not _disagree(here):
         return [_finding(standing, standing.ahead, here, "finished", "still wait in it")]
     if standing.behind and len(standing.behind) > len(here):
         return [_finding(standing, here, standing.behind, "went ahead to", "never came to it")]
@@ -64,6 +64,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [_finding(standing, standing.earlier, here, "still waits in an earlier one than", "went on to it")]
     elsewhere = _in_another_collective(case, standing)
     return [_apart(case, standing, elsewhere) if elsewhere else _nobody(case, standing)]
+
+
+def _disagree(waiting: dict[int, Event]) -> bool:
+    """Whether those who wait call the same work different things: then whoever passed it did nothing wrong there."""
+    return len({(event.op, event.numel_in) for event in waiting.values() if isinstance(event, OfWork)}) > 1
 
 
 def _in_another_collective(case: Case, standing: Standings) -> tuple[int, ...]:
