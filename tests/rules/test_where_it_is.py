@@ -355,3 +355,50 @@ LOST = (
 def test_a_host_that_was_lost_because_its_pod_was_evicted(events, cause, tmp_path):
     found = judged(tmp_path, launcher__log=LOST, events__txt=events)
     assert (found.cause, found.culprits.hosts) == (cause, ("bert-worker-5",))
+
+
+SETTINGS = "".join(
+    f"I0124 17:40:02.118000 2210 torch/distributed/launcher/api.py:194]   {name:16} : {value}\n"
+    for name, value in (("min_nodes", "{nodes}"), ("max_nodes", "{nodes}"), ("rdzv_endpoint", "{endpoint}"))
+)
+ENDED = "slurmstepd: error: *** JOB 101 ON worker-0 CANCELLED AT 2025-01-24T17:48:40 ***\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "endpoint", "cause"),
+    [
+        (2, "127.0.1.1:29500", "rendezvous-endpoint"),
+        (2, "10.3.0.17:29500", "job-ended-from-outside"),
+        (1, "127.0.0.1:29500", "job-ended-from-outside"),
+    ],
+)
+def test_nodes_that_are_to_meet_at_an_address_of_their_own(nodes, endpoint, cause, tmp_path):
+    found = judged(tmp_path, slurm__out=SETTINGS.format(nodes=nodes, endpoint=endpoint) + ENDED)
+    assert found.cause == cause
+
+
+def test_a_mismatch_at_one_number_is_not_the_fault_of_who_is_past_it(tmp_path):
+    lines = "".join(
+        f"[rank{rank}]:[E918 19:29:24.4 ProcessGroupNCCL.cpp:689] [Rank {rank}] Watchdog caught collective operation "
+        f"timeout: WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={size}, NumelOut={size}, Timeout(ms)=3000000) ran for "
+        f"3000097 milliseconds before timing out.\n[rank{rank}]:[E918 19:29:24.4 ProcessGroupNCCL.cpp:2303] [PG ID 0 "
+        f"PG GUID 0(default_pg) Rank {rank}]  failure detected by watchdog at work sequence id: {seq} PG status: last "
+        f"enqueued work: {seq + 1}, last completed work: {seq - 1}\n"
+        for rank, seq, op, size in (
+            (3, 7219, "BROADCAST", 64), (2, 7219, "BROADCAST", 24084544), (1, 7219, "BROADCAST", 64),
+            (0, 7221, "ALLREDUCE", 593920),
+        )
+    )  # fmt: skip
+    assert judged(tmp_path, job__log=lines).culprits.ranks == (2,)
+
+
+def test_the_loss_that_a_rank_calls_its_own_turned_first(tmp_path):
+    lines = "".join(f"2026-06-11 13:22:{n:02},101 rank=0 step={400 + n} loss=2.39 gnorm=0.6\n" for n in range(12))
+    lines += "".join(
+        f"2026-06-11 13:23:00,882 rank={rank} I trainer.py:230 local_loss={loss} step=413 tokens=26611\n"
+        for rank, loss in ((5, "nan"), (1, 2.39), (7, 2.40), (2, 2.37))
+    )
+    lines += "".join(f"2026-06-11 13:23:{n:02},337 rank=0 step={413 + n} loss=nan gnorm=nan\n" for n in range(1, 5))
+    lines = lines.replace("step=414 loss=nan", "step=413 loss=nan", 1)
+    found = judged(tmp_path, job__log=lines)
+    assert (found.cause, found.culprits.ranks) == ("nan-origin", (5,))

@@ -10,7 +10,8 @@ store), different ids or back ends on different nodes, a port that is blocked, a
 ## How it decides
 Connections that timed out or were refused, or the rendezvous' own connection error, on processes that made no
 process group later. Errors of a rendezvous that was up before (heartbeats, shutdown) are consequences of a lost
-store.
+store. Or torchrun's own account of its settings: several nodes, and an endpoint that each of them takes for itself
+(127.0.1.1, localhost), in a job that never made a group.
 
 ## Example
 `The client socket has timed out after 60000ms while trying to connect to (10.28.1.16, 29400).`
@@ -25,13 +26,17 @@ A blocked port, a host that is down and a wrong address look alike from here.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from msgspec.structs import replace
+
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.model.late_pattern import late
 from whichrank.records.events.processes import Traceback
 from whichrank.records.events.startup import CommInit, GroupInit, RendezvousError, StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import exceptions, statements
+from whichrank.timeline.job_state.known_messages import seen
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "LNCH104"
@@ -46,6 +51,11 @@ _FIX = (
     "If the first node does not host the store itself, use its host name or pass --rdzv-conf is_host=1 there.",
     "Check from another node that the port is open while the first node waits: nc -vz HOST PORT.",
 )
+_LOOPBACK = late(r"\[?(?:127\.|localhost\b|::1\b|0:0:0:0:0:0:0:1\b)")
+_OWN_ADDRESS = (
+    "Give an address that the other nodes reach; `hostname -i` gives 127.0.1.1 where /etc/hosts has that for the host.",
+    "Take it from the network that connects them: hostname -I, or ip -4 -br addr.",
+)
 _AFTERWARDS = ("heartbeat", "shutdown", "shut down", "close", "keep-alive")
 _CLASSES = ("RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousParameterError")
 
@@ -53,6 +63,8 @@ _CLASSES = ("RendezvousConnectionError", "RendezvousTimeoutError", "RendezvousPa
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
+    if (itself := _at_itself(case)) is not None:
+        return [itself]
     signs = [s for s in _failed(case) if not statements.went_on(case, s)]
     if not signs or _explained(case, signs):
         return []
@@ -70,6 +82,22 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     )
     claim = Claim(CODE, CAUSE, fix=_FIX, alternatives=_ALTERNATIVES, next=(probe,))
     return [building.found(case, claim, signs, message, sure, ranks)]
+
+
+def _at_itself(case: Case) -> Finding | None:
+    """Several nodes that are to meet at an address which each of them takes for itself, and that never trained."""
+    several = [s for s in seen(case, "torchrun-nodes-told") if int(s.group("nodes") or 0) > 1]
+    meet = [s for s in seen(case, "torchrun-endpoint-told") if _LOOPBACK.match(s.group("peer"))]
+    if not several or not meet or case.events(GroupInit, CommInit) or any(len(p) for p in case.progress):
+        return None
+    where = meet[0].group("peer")
+    message = (
+        f"The {several[0].group('nodes')} nodes are to meet at {where}, which is the own address of every host: none "
+        "finds the others."
+    )
+    claim = Claim(CODE, CAUSE, category="hang", fix=_OWN_ADDRESS)
+    found = building.found(case, claim, [meet[0].sign, several[0].sign], message, Grade.PROVES)
+    return replace(found, subject=Subject())
 
 
 def _explained(case: Case, signs: list[Statement]) -> bool:
