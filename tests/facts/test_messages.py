@@ -183,7 +183,7 @@ def test_what_is_denied_is_not_said(name: str, said: str, denied: str) -> None:
 LIBRARIES = {
     "baton", "file_baton", "comp", "dlerror", "geforce", "iterable", "libfabric", "num_proc", "openib", "save_state",
     "worker_count", "convert", "rccl", "lsof", "accelerate", "keyboardinterrupt", "link_up",
-    "atexit", "dcgmi", "elif", "hostfile", "min_nodes", "minbytes", "nthread",
+    "atexit", "dcgmi", "elif", "hostfile", "min_nodes", "minbytes", "nthread", "rdzv_endpoint",
 }  # fmt: skip
 ENGLISH = {"cards", "sure", "wrap", "models", "callback", "outputs", "participate"}
 _TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_]{3,}")
