@@ -402,3 +402,15 @@ def test_the_loss_that_a_rank_calls_its_own_turned_first(tmp_path):
     lines = lines.replace("step=414 loss=nan", "step=413 loss=nan", 1)
     found = judged(tmp_path, job__log=lines)
     assert (found.cause, found.culprits.ranks) == ("nan-origin", (5,))
+
+
+def test_the_rank_that_looks_at_another_endpoint(tmp_path):
+    lines = "".join(
+        f"[rank {rank}] joining tcp://10.0.0.4:{30478 if rank == 2 else 39931} as {rank}/4\n" for rank in range(4)
+    )
+    lines += (
+        "[E1118 06:34:33.020039636 socket.cpp:1028] [c10d] The client socket has timed out after 20000ms while trying "
+        "to connect to (10.0.0.4, 30478).\n"
+    )
+    found = judged(tmp_path, job__log=lines)
+    assert (found.cause, found.culprits.ranks) == ("rendezvous-endpoint", (2,))

@@ -17,7 +17,9 @@ from whichrank.model.grades import Grade
 from whichrank.model.late_pattern import late
 from whichrank.records.events.communication import NcclError
 from whichrank.records.events.launchers import ActorDied, ProcessExit
+from whichrank.records.events.startup import StoreError
 from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.job_state.known_messages import seen
 from whichrank.timeline.job_state.versions import odd_hosts
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ _GPU = late(
 """A bus address, or the driver's name of a GPU."""
 _PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[A-Za-z][\w.-]{1,253}(?=<\d))")
 _PID = late(r"\bpid=(\d{1,9})\b")
+_MISSES_THE_STORE = "rendezvous-endpoint"
 _REMOTE = "remote process exited"
 _NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 
@@ -51,7 +54,8 @@ _NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unrea
 def with_whom(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks, hosts and GPUs that the rest of the evidence gives it."""
     joins = (
-        _among_peers, _of_some_hosts, _at_address, _of_another_version, _of_the_actor, _of_host, _named_by_all,
+        _among_peers, _of_some_hosts, _at_address, _at_another_endpoint, _of_another_version, _of_the_actor, _of_host,
+        _named_by_all,
         _of_whom, _with_ranks_of_host, _with_host_of_ranks, _with_fellows, _on_the_only_host, _called,
     )  # fmt: skip
     for join in joins:
@@ -93,6 +97,22 @@ def _at_address(case: Case, finding: Finding) -> Finding:
         return replace(finding, subject=replace(subject, gpus=gpus))
     others = tuple(rank for rank in range(case.world) if rank not in ranks)
     return replace(finding, subject=replace(subject, ranks=ranks, gpus=gpus), victims=finding.victims or others)
+
+
+def _at_another_endpoint(case: Case, finding: Finding) -> Finding:
+    """The ranks that looked for the others where nobody was, by their own lines, while most looked elsewhere."""
+    if finding.cause != _MISSES_THE_STORE or finding.subject != Subject(code=finding.subject.code):
+        return finding
+    failed = {f"{e.server}:{e.port}" for e in case.events(StoreError) if e.what.startswith("connect_")}
+    told = {
+        s.sign.rank: (s.group("peer"), s.sign.ref) for s in seen(case, "rank-endpoint-told") if s.sign.rank is not None
+    }
+    ranks = tuple(sorted(rank for rank, (where, _) in told.items() if where in failed))
+    if not ranks or 2 * len(ranks) >= len(told):
+        return finding
+    others = tuple(rank for rank in sorted(told) if rank not in ranks)
+    evidence = (*finding.evidence, told[ranks[0]][1], told[others[0]][1])
+    return replace(finding, subject=replace(finding.subject, ranks=ranks), victims=others, evidence=evidence)
 
 
 def _of_another_version(case: Case, finding: Finding) -> Finding:
@@ -184,9 +204,9 @@ def _announced(case: Case, finding: Finding) -> set[str]:
     """The hosts that gave the others an address of which the finding speaks, if not all gave it."""
     spoken = {address for ref in finding.evidence for address in _ADDRESS.findall(ref.quote)}
     owners: dict[str, set[str]] = {}
-    for seen in case.sightings:
-        if seen.host and (address := seen.captures.get("address", "")) and seen.captures.get("interface"):
-            owners.setdefault(address, set()).add(short_name(seen.host))
+    for told in case.sightings:
+        if told.host and (address := told.captures.get("address", "")) and told.captures.get("interface"):
+            owners.setdefault(address, set()).add(short_name(told.host))
     found = {host for address in spoken for host in owners.get(address, ())}
     blamed = {host for address in _failed(finding) for host in owners.get(address, ())}
     return blamed or (found if len(owners) > 1 else set())
