@@ -19,7 +19,6 @@ from whichrank.records.events.communication import NcclError
 from whichrank.records.events.launchers import ActorDied, ProcessExit
 from whichrank.records.events.startup import StoreError
 from whichrank.timeline.identity.who import short_name
-from whichrank.timeline.job_state.known_messages import seen
 from whichrank.timeline.job_state.versions import odd_hosts
 
 if TYPE_CHECKING:
@@ -103,6 +102,8 @@ def _at_another_endpoint(case: Case, finding: Finding) -> Finding:
     """The ranks that looked for the others where nobody was, by their own lines, while most looked elsewhere."""
     if finding.cause != _MISSES_THE_STORE or finding.subject != Subject(code=finding.subject.code):
         return finding
+    from whichrank.timeline.job_state.known_messages import seen  # a diagnosis of dumps alone needs no messages
+
     failed = {f"{e.server}:{e.port}" for e in case.events(StoreError) if e.what.startswith("connect_")}
     told = {
         s.sign.rank: (s.group("peer"), s.sign.ref) for s in seen(case, "rank-endpoint-told") if s.sign.rank is not None
