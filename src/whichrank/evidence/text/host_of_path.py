@@ -20,7 +20,7 @@ _TOOLS = re.compile(
 
 
 _PLAIN = re.compile(
-    r"(?!(?:gpus?|ranks?|runs?|jobs?|attempts?|tr(?:y|ies)|parts?|v|steps?|days?|logs?|copy|boot|eth|ens|ib|mlx|pid|no|step)"
+    r"(?!(?:gpus?|ranks?|runs?|jobs?|attempts?|tr(?:y|ies)|parts?|v|steps?|days?|logs?|copy|boot|eth|ens|ib|mlx|pid|no)"
     r"[-_]?\d)[a-z]{1,16}(?:-?[a-z]{1,8})?-?\d{1,4}[a-z]?",
     re.IGNORECASE,
 )

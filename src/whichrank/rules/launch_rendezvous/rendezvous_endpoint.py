@@ -26,8 +26,6 @@ A blocked port, a host that is down and a wrong address look alike from here.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.model.late_pattern import late
 from whichrank.records.events.processes import Traceback
@@ -92,12 +90,12 @@ def _at_itself(case: Case) -> Finding | None:
         return None
     where = meet[0].group("peer")
     message = (
-        f"The {several[0].group('nodes')} nodes are to meet at {where}, which is the own address of every host: none "
-        "finds the others."
+        f"The {several[0].group('nodes')} nodes are told to meet at {where}. Every host takes that address for itself, "
+        "so they never find each other."
     )
     claim = Claim(CODE, CAUSE, category="hang", fix=_OWN_ADDRESS)
     found = building.found(case, claim, [meet[0].sign, several[0].sign], message, Grade.PROVES)
-    return replace(found, subject=Subject())
+    return building.about(found, Subject())
 
 
 def _explained(case: Case, signs: list[Statement]) -> bool:

@@ -79,7 +79,7 @@ _SERVERS = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 
 def _other_pods(documents: list[Node]) -> Iterator[Unused]:
     """Settings of a server without GPUs, of another image, beside the pods with the GPUs in the same file."""
-    pods = [(document, list(_containers(document))) for document in documents]
+    pods = [(document, list(_items_of(document, "containers"))) for document in documents]
     ranks = [each for _, found in pods for each in found if workload.gpus(each) is not None]
     if not ranks or any(each.get("envFrom") is not None for each in ranks):
         return
@@ -108,19 +108,11 @@ def _image(container: Node) -> str:
     return image.text if image is not None else ""
 
 
-def _containers(document: Node) -> Iterator[Node]:
-    """Every container of every template of pods."""
-    for node in _below(document):
-        for key, value in node.entries():
-            if key.text == "containers":
-                yield from value.items
-
-
 def _prefixed(documents: list[Node]) -> Iterator[Unused]:
     """`envFrom` with a prefix: names of the ConfigMap arrive with something in front that nobody reads."""
     maps = {_named(document): document.get("data") for document in documents if _kind(document) == "ConfigMap"}
     for document in documents:
-        for item in _from(document):
+        for item in _items_of(document, "envFrom"):
             source = item.get("configMapRef")
             name, prefix = source.get("name") if source is not None else None, item.get("prefix")
             data = maps.get(name.text) if name is not None else None
@@ -143,11 +135,11 @@ def _named(document: Node) -> str:
     return name.text if name is not None else ""
 
 
-def _from(document: Node) -> Iterator[Node]:
-    """The items of every envFrom."""
+def _items_of(document: Node, name: str) -> Iterator[Node]:
+    """The items of every list of this name, at any depth: `containers`, `envFrom`."""
     for node in _below(document):
         for key, value in node.entries():
-            if key.text == "envFrom":
+            if key.text == name:
                 yield from value.items
 
 

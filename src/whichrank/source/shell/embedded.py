@@ -26,7 +26,7 @@ class Given(NamedTuple):
     own: bool = False
     """Name or address of the host or pod itself: another one in each of them."""
     drawn: bool = False
-    """Another text in each of them that is no address."""
+    """Differs on each of them, and is neither a name nor an address: a UID, a boot id."""
 
 
 def run_script(
