@@ -205,12 +205,13 @@ def _housed(root: Finding, others: Sequence[Finding]) -> Finding:
 
 
 def _shows(finding: Finding, root: Finding) -> bool:
-    """A fault of a GPU shows in the rank whose kernels fail, what slows one down in the rank that is late, a name that
-    does not resolve in those that fall back to loopback."""
+    """A fault of a GPU shows in the rank whose kernels fail, what slows one down in the rank that is late, what holds
+    one up in the rank that did not come, a name that does not resolve in those that fall back to loopback."""
     family = causes()[root.cause].family
     failed = family == "gpu-hardware" and finding.cause in causes() and causes()[finding.cause].family == "cuda-fault"
     unresolved = (root.cause, finding.cause) == ("hostname-resolution", "wrong-interface")
-    return failed or unresolved or (root.category == "slow" and finding.cause == "straggler")
+    held_up = family == "slow-rank" and finding.cause == "collective-desync"
+    return failed or unresolved or held_up or (root.category == "slow" and finding.cause == "straggler")
 
 
 def _verdict(root: Finding, sure: float, readings: Sequence[Finding]) -> Verdict:
