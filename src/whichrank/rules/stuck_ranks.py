@@ -11,7 +11,7 @@ from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, Nex
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import Held, held_up, odd_process, only_stack, ref_of, stack_ref
-from whichrank.timeline.job_state.activity import Doing, of_process
+from whichrank.timeline.job_state.activity import Doing, in_native_code, of_process
 
 
 def judge_held(
@@ -96,12 +96,15 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
         f"{wording.ranks_text(waiting)} wait."
     )
     plain = first.by == "dumps" and first.activity.doing not in ("user", "evaluation")
+    grade = Grade.PROVES if plain else Grade.SUPPORTS
+    if first.by == "stacks" and (_presumed(case, waiting) or _may_wait(case, ranks)):
+        grade = Grade.HINTS
     return Finding(
         code=code,
         cause=cause,
         category="hang",
         severity="error",
-        grade=Grade.PROVES if plain else Grade.SUPPORTS,
+        grade=grade,
         kind="stacks",
         subject=Subject(ranks=ranks, code=_places(found)),
         message=message,
@@ -109,9 +112,7 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
         victims=waiting,
         fix=fix,
         onset_ns=wording.onset(case, case.troubles[0]) if case.troubles else None,
-        alternatives=(Alternative("rank-stuck-in-user-code", "the name of the function may mislead"),)
-        if first.activity.doing != "user"
-        else (),
+        alternatives=(*_waits_alone(case, ranks), *_misnamed(first)),
         next=(
             NextStep(
                 "py-spy dump --nonblocking --pid PID",
@@ -121,6 +122,29 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
             ),
         ),
     )
+
+
+def _presumed(case: Case, waiting: tuple[int, ...]) -> bool:
+    """Whether it is only by their common line that they are said to wait."""
+    return all(case.activities[rank].presumed for rank in waiting if rank in case.activities)
+
+
+def _may_wait(case: Case, ranks: tuple[int, ...]) -> bool:
+    """Whether the ranks themselves may wait for their GPUs, in C code below a line of the training code."""
+    return all(in_native_code(case.stacks[rank]) for rank in ranks)
+
+
+def _waits_alone(case: Case, ranks: tuple[int, ...]) -> tuple[Alternative, ...]:
+    if not _may_wait(case, ranks):
+        return ()
+    cause = "rank0-only-collective" if ranks == (0,) else "conditional-collective"
+    return (Alternative(cause, "it may wait for its GPU, in a collective that the others don't call"),)
+
+
+def _misnamed(first: Held) -> tuple[Alternative, ...]:
+    if first.activity.doing == "user":
+        return ()
+    return (Alternative("rank-stuck-in-user-code", "the name of the function may mislead"),)
 
 
 def _places(found: list[Held]) -> tuple[CodePlace, ...]:

@@ -189,7 +189,7 @@ class Case(Struct, dict=True):
     @cached_property
     def stands_still(self) -> bool:
         """Whether something besides the dumps says that the job hangs."""
-        waiting = sum(activity.doing == "waiting" for activity in self.activities.values())
+        waiting = sum(activity.doing == "waiting" and not activity.presumed for activity in self.activities.values())
         timed_out = self.events(
             WatchdogTimeout, GlooTimeout, MonitoredBarrierFailed, DesyncReport, DumpSignal,
             StallReport,
@@ -242,10 +242,11 @@ class Case(Struct, dict=True):
         """What each rank was doing, by its stack."""
         if not self.stacks:
             return {}
-        from whichrank.timeline.job_state.activity import of_native, of_process
+        from whichrank.timeline.job_state.activity import at_one_line, of_native, of_process
 
         found = {rank: of_process(stack) for rank, stack in self.stacks.items()}
-        return {r: of_native(found[r], self.natives[r]) if r in self.natives else found[r] for r in found}
+        found = {r: of_native(found[r], self.natives[r]) if r in self.natives else found[r] for r in found}
+        return at_one_line(found, self.stacks)
 
     @cached_property
     def connections(self) -> Connections:

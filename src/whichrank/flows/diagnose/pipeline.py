@@ -244,14 +244,14 @@ def _with_phases(case: Case, hypotheses: Sequence[Hypothesis]) -> tuple[Hypothes
 
 
 def _enough(case: Case) -> bool:
-    """Whether silence means something: the collectives of half of the ranks were seen, and no sign of an end. Or all
-    there is are records of guards, and those were compared."""
+    """Whether silence means something: the collectives of all ranks were seen (who is not may be in one that nobody else
+    calls), and no sign of an end. Or all there is are records of guards, and those were compared."""
     failed = case.events(PeerClosed, GlooTimeout, WatchdogTimeout, ProcessExit, ElasticFailure)
     if failed or (case.stands_still and not case.goes_on):
         return False  # the job did not go on, and nothing said why
     if case.lineup is None:
         return case.guarded is not None and case.guarded.compared > 0 and not case.stacks
-    return 2 * len(case.lineup.dumped) >= case.world
+    return len(case.lineup.dumped) >= case.world
 
 
 def _looked_at(case: Case, sources: Sequence[Source]) -> str:

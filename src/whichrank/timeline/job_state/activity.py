@@ -8,7 +8,8 @@ here, decided by the functions and files on the stack, the innermost telling fir
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -42,6 +43,8 @@ class Activity(Struct, frozen=True):
     collective: str = ""
     """The collective it is in, when it is in one."""
     idle: bool = False
+    presumed: bool = False
+    """Nothing on the stack says that it waits; that most ranks are at the same line does."""
 
     def __str__(self) -> str:
         if self.frame is None:
@@ -189,6 +192,25 @@ def runs(stack: ProcessStack) -> bool:
     return thread is not None and thread.state in _RUNS
 
 
+def in_native_code(stack: ProcessStack) -> bool:
+    """Whether a line of the training code runs C code without the interpreter: it computes, or waits for the GPU, which
+    keeps a processor busy too."""
+    thread = main_thread(stack)
+    inner = thread.frames[0] if thread is not None and thread.frames else None
+    return thread is not None and thread.state == "active" and inner is not None and is_user_frame(inner)
+
+
+def at_one_line(activities: Mapping[int, Activity], stacks: Mapping[int, ProcessStack]) -> dict[int, Activity]:
+    """The same, where most ranks are in C code below one line and others are elsewhere: those wait for their GPUs, and
+    so does everybody else who is in C code. No frame of Python shows it: `loss.item()` has none."""
+    native = {rank: a for rank, a in activities.items() if a.place is not None and in_native_code(stacks[rank])}
+    together = Counter(activity.place for activity in native.values())
+    most = max(together.values(), default=0)
+    if most < 2 or most * 2 <= len(activities) or most == len(activities):
+        return dict(activities)
+    return {r: replace(a, doing="waiting", presumed=True) if r in native else a for r, a in activities.items()}
+
+
 def of_native(activity: Activity, stack: ProcessStack) -> Activity:
     """The same with what C frames show: `work.wait()` in the training code has no frame of Python of its own."""
     thread = main_thread(stack)
@@ -262,11 +284,13 @@ def _by_caller(frames: Sequence[Frame], place: CodePlace | None, idle: bool) -> 
 
 
 def _by_user_code(frames: Sequence[Frame], user: Frame | None, place: CodePlace | None, idle: bool) -> Activity:
-    """The names that the training code itself uses, from the inside out; the script's own main loop says nothing."""
+    """The names that the training code itself uses, from the inside out; what the script is called says nothing."""
+    script = frames[-1].file if frames[-1].function == "<module>" else ""
     for frame in frames:
         if not is_user_frame(frame):
             continue
-        words = f"{frame.function} {frame.file.rsplit('/', 1)[-1].removesuffix('.py')}"
+        file = "" if frame.file == script else frame.file.rsplit("/", 1)[-1].removesuffix(".py")
+        words = f"{frame.function} {file}"
         for doing, pattern in _USER_SIGNS:
             if any(pattern.search(word) for word in re.split(r"[\s.]+", words) if word):
                 return Activity(doing, frame, place, idle=idle)

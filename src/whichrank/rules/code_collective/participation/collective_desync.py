@@ -48,6 +48,8 @@ _LOG = NextStep(
     ("rank-killed", "rank-exception"),
     "none",
 )
+_IN_HOST_CODE = ("rank-stuck-in-user-code", "it may be blocked in host code")
+_OUT_OF_DATA = ("uneven-inputs", "it may have run out of data and left the loop")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -128,15 +130,20 @@ def _dump_of(case: Case, ranks: Sequence[int]) -> str:
 
 def _alternatives(trouble: Trouble) -> tuple[Alternative, ...]:
     """What may lie behind it."""
-    offers = [("uneven-inputs", "it may have run out of data and left the loop")]
-    if trouble.shape == "lost":
-        offers.insert(0, ("rank-killed", "its process may be gone"))
-    else:
-        offers.insert(0, ("rank-stuck-in-user-code", "it may be blocked in host code"))
     if trouble.shape == "undecided" and not trouble.candidates:
         offers = [("collective-stalled", "all may have come, and the network or a GPU does not answer")]
-    if len(trouble.ranks) > 1:
-        offers.append(
-            ("p2p-deadlock", "a send or recv that Gloo, or a new pair on NCCL, does not record may hold them")
-        )
+    elif trouble.shape == "lost":
+        offers = [
+            ("rank-killed", "its process may be gone"),
+            ("rank-frozen", "a stopped process writes no dump"),
+            _OUT_OF_DATA,
+        ]
+    elif len(trouble.ranks) > 1:
+        offers = [
+            _IN_HOST_CODE,
+            ("p2p-deadlock", "a send or recv that Gloo, or a new pair on NCCL, does not record may hold them"),
+            _OUT_OF_DATA,
+        ]
+    else:
+        offers = [_IN_HOST_CODE, ("rank-stuck-in-data-loading", "it may wait for its next batch"), _OUT_OF_DATA]
     return tuple(Alternative(cause, why) for cause, why in offers)

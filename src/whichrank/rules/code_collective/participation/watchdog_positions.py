@@ -116,6 +116,7 @@ def _finding(standing: Standings, odd: dict[int, Event], rest: dict[int, Event],
     shown = [*list(odd.values())[:3], *list(rest.values())[:2]]
     path = Alternative("conditional-collective", "it may have taken another path through the code")
     stuck = Alternative("rank-stuck-in-user-code", "it may be blocked in host code")
+    waits_for_data = Alternative("rank-stuck-in-data-loading", "it may wait for its next batch")
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -130,7 +131,7 @@ def _finding(standing: Standings, odd: dict[int, Event], rest: dict[int, Event],
         evidence=tuple(event.ref for event in shown),
         victims=victims,
         onset_ns=min((e.time_ns for e in shown if e.time_ns), default=None),
-        alternatives=(path,) if ahead else (stuck,),
+        alternatives=(path,) if ahead else (stuck, waits_for_data, path),
         next=(
             NextStep(
                 "py-spy dump --nonblocking --pid PID", "the stack of that rank shows what holds it up", (), "none"
