@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from whichrank.model.evidence import Ref, Source
 from whichrank.records.dump import Frame
 from whichrank.records.events.base import Event
-from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport, StoodStill
+from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, Moved, StallReport, StoodStill
 from whichrank.records.events.communication import GlooTimeout
 from whichrank.records.events.launchers import ProcessLeft
 from whichrank.records.events.messages import KnownMessage
@@ -242,10 +242,12 @@ class Case(Struct, dict=True):
         """What each rank was doing, by its stack."""
         if not self.stacks:
             return {}
-        from whichrank.timeline.job_state.activity import at_one_line, of_native, of_process
+        from whichrank.timeline.job_state.activity import at_one_line, of_moving, of_native, of_process
 
         found = {rank: of_process(stack) for rank, stack in self.stacks.items()}
         found = {r: of_native(found[r], self.natives[r]) if r in self.natives else found[r] for r in found}
+        moved = {event.rank for event in self.events(Moved)}
+        found = {r: of_moving(found[r], self.stacks[r]) if r in moved else found[r] for r in found}
         return at_one_line(found, self.stacks)
 
     @cached_property

@@ -12,7 +12,7 @@ from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
 from whichrank.records.dump import ranks_of_spans
 from whichrank.records.events.base import Event
-from whichrank.records.events.collectives import InOperation, OperationsCounted, StoodStill
+from whichrank.records.events.collectives import InOperation, Moved, OperationsCounted, StoodStill
 from whichrank.records.events.launchers import LauncherEnded, ProcessExit, ProcessLeft
 from whichrank.records.events.startup import CommInit, GroupInit, GroupTeardown, NotJoined
 
@@ -21,6 +21,8 @@ NAME = "last_words"
 _MOST = 64 << 20
 _STILL_S = 20.0
 """Longer than a step, and than what a rank does between two of them."""
+_MOVES_S = 2.0
+"""Less than two beats."""
 _BEFORE = ("started", "importing torch", "torch imported")
 _MOST_RANKS = 1 << 20
 _FRESH_NS = 3 * 10**9
@@ -56,6 +58,7 @@ def read(item: Item) -> Reading:
         events += [*_events(item.label, index, row, host), *_counted(item.label, index, row, host)]
         if row.get("alive") is True and (_whole(row, "heard_ns") or 0) >= fresh_ns:
             events += [*_inside(item.label, index, row, host), *_still(item.label, index, row, host)]
+            events += _moving(item.label, index, row, host)
     launchers = content.get("launchers")
     for index, row in enumerate(launchers[:64] if isinstance(launchers, list) else []):
         if isinstance(row, dict):
@@ -139,6 +142,20 @@ def _still(label: str, index: int, row: dict[str, Any], host: str | None) -> lis
     ref = Ref(label, f"process {index}", quote, rank, host)
     at = _whole(row, "heard_ns")
     return [StoodStill(ref=ref, time_ns=at, rank=rank, pid=pid, host=host, seconds=seconds, place=place)]
+
+
+def _moving(label: str, index: int, row: dict[str, Any], host: str | None) -> list[Event]:
+    """A living rank that has issued nothing for long and is in no collective, but goes from line to line."""
+    heard, changed, told = _whole(row, "heard_ns"), _whole(row, "changed_ns"), row.get("still_s")
+    alone = row.get("alive") is True and row.get("waiting") is False and row.get("phase") == "joined"
+    if not alone or heard is None or changed is None or heard - changed < _STILL_S * 1e9:
+        return []
+    if not isinstance(told, int | float) or not 0 <= told < _MOVES_S:
+        return []
+    rank, pid, place = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid"), str(row.get("place") or "?")[:200]
+    quote = f"rank {rank} (process {pid}) moves, at {place}, {(heard - changed) / 1e9:.0f} s after its last collective"
+    ref = Ref(label, f"process {index}", quote, rank, host)
+    return [Moved(ref=ref, time_ns=heard, rank=rank, pid=pid, host=host)]
 
 
 def _left(row: dict[str, Any], code: int | None, number: int | None) -> str:

@@ -244,8 +244,8 @@ def _with_phases(case: Case, hypotheses: Sequence[Hypothesis]) -> tuple[Hypothes
 
 
 def _enough(case: Case) -> bool:
-    """Whether silence means something: the collectives of all ranks were seen (who is not may be in one that nobody else
-    calls), and no sign of an end. Or all there is are records of guards, and those were compared."""
+    """Whether silence means something: the collectives of all ranks were seen (whoever is not may be in one that the
+    others don't call), and no sign of an end. Or all there is are records of guards, and those were compared."""
     failed = case.events(PeerClosed, GlooTimeout, WatchdogTimeout, ProcessExit, ElasticFailure)
     if failed or (case.stands_still and not case.goes_on):
         return False  # the job did not go on, and nothing said why

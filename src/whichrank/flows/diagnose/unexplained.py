@@ -24,6 +24,8 @@ _WORDS = (
 _SHAPES = re.compile(r"(?<![\w-])time.?out|no(?<!\wno)t?\b")
 _FRAME = re.compile(r'(?:\[[^\]]{1,40}\]:?)?\s{0,40}(?:File "|#\d{1,4} |[\^~]{3})')
 """A frame of a stack: where, not what."""
+_SHOWS_CODE = 'File "'
+"""What a frame has whose next line is the code there."""
 _NUMBERS = re.compile(r"\d+")
 _LARGEST = 1 << 17
 """Of a longer file the beginning is read."""
@@ -35,9 +37,10 @@ _LONGEST, _MOST = 600, 16_000
 
 def closest_causes(items: Iterable[Item]) -> list[ClosestCause]:
     """The causes whose wording comes closest to a text that speaks of trouble, the closest first."""
-    places = [place for place in new_lines(texts_of(items)) if not did_nothing(place[2])]
+    told = (place for place in new_lines(texts_of(items)) if not did_nothing(place[2]))
+    places = [place for place in told if not _accounted_for(place[2])]
     troubles = [at for at, (_, _, text) in enumerate(places) if _is_trouble(text.lower())]
-    if all(_accounted_for(places[at][2]) for at in troubles):
+    if not troubles:
         return []
     ranked = closest([text for _, _, text in places])
     return [
@@ -72,10 +75,13 @@ def new_lines(texts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, int, st
     seen: set[str] = set()
     size = 0
     for label, data in texts:
+        is_code = False
         for number, line in enumerate(data[:_LARGEST].decode("utf-8", "replace").split("\n"), 1):
             text = line[:_LONGEST]
             shape = _NUMBERS.sub("0", text[:200])
-            if shape in seen or not text.strip() or _FRAME.match(text) or is_own(text.encode()):
+            was_code, frame = is_code, _FRAME.match(text)
+            is_code = frame is not None and frame[0].endswith(_SHOWS_CODE)
+            if was_code or frame or shape in seen or not text.strip() or is_own(text.encode()):
                 continue
             seen.add(shape)
             yield label, number, text

@@ -73,6 +73,10 @@ class StoodStill(Event, kw_only=True):
     place: str = ""
 
 
+class Moved(Event, kw_only=True):
+    """The main thread of a rank that is in no collective, and has issued none for long, goes from line to line."""
+
+
 class OperationsCounted(Event, kw_only=True):
     """How many operations a rank had issued by its own count, and (as its time) when that last changed."""
 

@@ -77,7 +77,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     absent = tuple(sorted(elsewhere or set(range(case.world)) - here))
     if not absent or _came_up(case) or not (started or starting or _stayed_at_init(case)):
         return []
-    if len(here) == 1 and not starting and not elsewhere and not _hangs(case):
+    alone = len(here) == 1 and not starting and not elsewhere
+    if (alone or _on_their_way(case)) and not _hangs(case):
         return []
     return [_finding(case, absent, tuple(sorted(here)), refs)]
 
@@ -116,6 +117,15 @@ def _had_met(case: Case, process: nccl.NcclProcess, init: nccl.CommInit) -> bool
     told = {process.version} if process.version else set(case.nccl_versions)
     numbers = [(int(m[1]), int(m[2])) for version in told if (m := _VERSION.match(version))]
     return all(number < _START_BEFORE_BOOTSTRAP for number in numbers) if numbers else not init.api
+
+
+def _on_their_way(case: Case) -> bool:
+    """Whether a log ends with lines of processes that were about to begin: it was cut, or taken too early."""
+    begun: dict[str, int] = {}
+    for process in case.nccl:
+        for init in process.inits:
+            begun[process.source] = max(init.line, begun.get(process.source, 0))
+    return any(not p.inits and p.last_line > begun[p.source] for p in case.nccl if p.source in begun)
 
 
 def _hangs(case: Case) -> bool:

@@ -7,6 +7,10 @@
 | the hook, with completions (nccl2 from torch 2.15) | completed and retired | never retired | neither |
 | the hook, without (nccl2 before, other backends) | can't be seen | can't be seen | can't be seen |
 
+A dump asks the GPU about entries that are still open. Of a call that has not returned (its group's `last_enqueued` is
+below it) the events are not recorded yet, and CUDA says of such events that they are over: the entry is written as
+completed at the moment of the dump, not retired, and is open all the same.
+
 Calls that are issued as one batch (`batch_isend_irecv`, coalesced collectives) are recorded one by one, but only the
 entry `coalesced` behind them is ever updated: the others end with it (pytorch, ProcessGroupNCCL.cpp).
 
@@ -39,7 +43,7 @@ _MANY = 3
 
 def marks(dump: Dump) -> tuple[Bools, Bools, Bools]:
     """Finished, aborted, and issued with nothing known of the end: for every entry."""
-    done: Bools = _with_batches(dump, dump.state == COMPLETED)
+    done: Bools = _with_batches(dump, (dump.state == COMPLETED) & ~_not_returned(dump))
     aborted, issued = np.zeros(len(dump), np.bool_), np.zeros(len(dump), np.bool_)
     if not (dump.retired & ~done).any():
         return done, aborted, issued
@@ -53,6 +57,19 @@ def marks(dump: Dump) -> tuple[Bools, Bools, Bools]:
         else:
             aborted |= retired
     return done, aborted, issued
+
+
+def _not_returned(dump: Dump) -> Bools:
+    """Entries of calls that the host is still in: the newest of its group, above what the group has enqueued."""
+    found = np.zeros(len(dump), np.bool_)
+    for index, group in enumerate(dump.groups):
+        status = dump.status.get(group.pg_id)
+        if status is None:
+            continue
+        above = np.flatnonzero((dump.group == index) & (dump.seq > status.enqueued) & ~_messages(dump))
+        if len(above) == 1 and not dump.retired[above[0]]:
+            found[above] = True
+    return found
 
 
 def _with_batches(dump: Dump, done: Bools) -> Bools:

@@ -192,6 +192,15 @@ def runs(stack: ProcessStack) -> bool:
     return thread is not None and thread.state in _RUNS
 
 
+def of_moving(activity: Activity, stack: ProcessStack) -> Activity:
+    """The same of a rank that is known to move on: what it waits for is its own GPU, again and again."""
+    thread = main_thread(stack)
+    if activity.doing != "waiting" or activity.collective or thread is None:
+        return activity
+    user = innermost_user_frame(thread)
+    return activity if user is None else _by_user_code(thread.frames, user, activity.place, idle=False)
+
+
 def in_native_code(stack: ProcessStack) -> bool:
     """Whether a line of the training code runs C code without the interpreter: it computes, or waits for the GPU, which
     keeps a processor busy too."""
