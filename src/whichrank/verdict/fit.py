@@ -46,6 +46,8 @@ def _is_a_warning(case: Case, finding: Finding) -> bool:
 
 
 def _before(finding: Finding, working: Event) -> bool:
-    """Whether all of it stands in the same file, above the lines of a job at work."""
+    """Whether all of it stands in the same file, above the lines of a job at work, or began before by the clock."""
     lines = [_LINE.match(ref.locator) for ref in finding.evidence if ref.source == working.ref.source]
+    if not lines and finding.onset_ns is not None and working.time_ns is not None:
+        return finding.onset_ns < working.time_ns
     return len(lines) == len(finding.evidence) > 0 and all(m and int(m[1]) < working.line for m in lines)

@@ -36,6 +36,8 @@ class Trace(Struct):
     ignored: bool = False
     after: str = ""
     """Type of the exception that was being handled, for chained ones."""
+    after_ns: int | None = None
+    """The newest time heard before it."""
     headless: bool = False
     frames: list[Frame] = field(default_factory=list)
     dropped: int = 0

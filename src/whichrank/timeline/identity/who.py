@@ -153,7 +153,8 @@ def meet(
     people = People(world=max([world, *_sizes(nccl, ras, events), *_listed(placements)], default=0))
     # "localhost" names a host only where nothing else does.
     events = sorted(events, key=lambda event: event.host == "localhost")
-    _by_launcher_and_nccl(people, nccl, ras, events)
+    numbered = max((stack.rank + 1 for stack in stacks if stack.rank is not None), default=0)
+    _by_launcher_and_nccl(people, nccl, ras, events, numbered)
     _by_list(people, placements, {*hosts, *(e.host for e in events if e.host), *(p.host for p in nccl if p.host)})
     for event in events:
         if event.rank is not None:
@@ -176,9 +177,11 @@ def meet(
 
 
 def _by_launcher_and_nccl(
-    people: People, nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[Event]
+    people: People, nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[Event], numbered: int
 ) -> None:
-    """The sources that tie a pid to a rank outright: the agent's table, communicators over the whole job."""
+    """The sources that tie a pid to a rank outright: the agent's table, communicators over the whole job. One of fewer
+    ranks than are `numbered` is a part of it."""
+    whole = max(people.world, numbered)
     for event in events:
         if event.rank is not None and isinstance(event, ElasticFailure | ProcessExit):
             people.note(event.rank, pid=event.pid, host=event.host, local_rank=event.local_rank)
@@ -186,13 +189,13 @@ def _by_launcher_and_nccl(
     _by_tasks(people, [event for event in events if isinstance(event, ProcessExit)], spoken)
     for process in nccl:
         for init in process.inits:
-            if init.nranks == people.world and process.pid is not None:
+            if init.nranks == whole and process.pid is not None:
                 people.note(init.rank, pid=process.pid, host=process.host, gpu=init.cuda_dev, bus_id=init.bus_id)
     for rank, process in _stated(nccl).items():
         people.note(rank, pid=process.pid, host=process.host)
     for report in ras:
         for comm in report.comms:
-            if comm.size == people.world:
+            if comm.size == whole:
                 for member in comm.ranks:
                     people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
 

@@ -96,13 +96,14 @@ def at_work(case: Case) -> Event | None:
 
 def _recovered(case: Case) -> Event | None:
     """The last count of an output that goes on behind all that failed in it, as after a restart."""
-    failed = failures(case)
-    if not failed or not all(_went_on(case, event) for event in failed):
+    counts = [_counts_on(case, event) for event in failures(case)]
+    if not counts or None in counts:
         return None
-    progress = next(p for p in case.progress if p.source == failed[-1].ref.source)
+    progress = max((p for p in counts if p is not None), key=lambda p: (int(p.time_ns[-1]), p.source))
     line = int(progress.line[-1])
     counted = f"step {progress.step[-1]}" if progress.step[-1] >= 0 else f"epoch {progress.epoch[-1]:g}"
-    return AtWork(ref=Ref(progress.source, f"line {line}", counted), line=line)
+    at = int(progress.time_ns[-1]) or None
+    return AtWork(ref=Ref(progress.source, f"line {line}", counted), line=line, time_ns=at)
 
 
 def failures(case: Case) -> list[Event]:
@@ -121,24 +122,27 @@ def observed(case: Case) -> Category | None:
     if case.stands_still and not case.goes_on:
         return "hang"
     working, by_hand = at_work(case), waits(case)
-    failed = [event for event in failures(case) if event not in by_hand and not _went_on(case, event)]
+    failed = [event for event in failures(case) if event not in by_hand and _counts_on(case, event) is None]
     if any(working is None or e.ref.source != working.ref.source or e.line >= working.line for e in failed):
         return "crash"
     return "hang" if by_hand else said_category(case)
 
 
-def _went_on(case: Case, event: Event) -> bool:
-    """Whether the same output counts on behind it: ranks that synchronise make no three steps without one that died."""
+def _counts_on(case: Case, event: Event) -> Progress | None:
+    """Who counts on behind it, in the same output or later by the clock: ranks that synchronise make no three steps
+    without one that died."""
     for progress in case.progress:
-        behind = progress.line > event.line
-        if progress.source == event.ref.source and behind.any():
-            counted = np.where(progress.step >= 0, progress.step, np.nan_to_num(progress.epoch, nan=-1.0))[behind]
-            counted = counted[counted >= 0]
-            change = np.diff(counted)
-            # Exports may begin with the newest line: there it counts down.
-            if len(np.unique(counted)) >= _COUNTED_ON and (change > 0).sum() > 2 * (change < 0).sum():
-                return True
-    return False
+        here, about = progress.source == event.ref.source, event.about_ns
+        if not here and about is None:
+            continue
+        behind = progress.line > event.line if here else progress.time_ns > (about or 0)
+        counted = np.where(progress.step >= 0, progress.step, np.nan_to_num(progress.epoch, nan=-1.0))[behind]
+        counted = counted[counted >= 0]
+        change = np.diff(counted)
+        # Exports may begin with the newest line: there it counts down.
+        if len(np.unique(counted)) >= _COUNTED_ON and (change > 0).sum() > 2 * (change < 0).sum():
+            return progress
+    return None
 
 
 def _all_left(case: Case) -> Finish | None:
@@ -195,5 +199,5 @@ def _contradicts(event: Event, mark: Finish, speaking: Collection[str]) -> bool:
         return True
     if event.ref.source == mark.source and not (event.time_ns and mark.time_ns and event.time_ns != mark.time_ns):
         return event.line > mark.line
-    about = event.time_ns if event.time_ns is not None else event.after_ns
+    about = event.about_ns
     return about is None or mark.time_ns is None or about > mark.time_ns

@@ -39,6 +39,8 @@ _TRACEBACKS_OWN = frozenset((_TRACEBACK, *(mark for mark in MARKS if mark.starts
 _TRACES, _TABLES = 8, 64
 """Tracebacks of one look that are heard at once, and at the end; tables of failures, each of which keeps all lines
 behind it in suspense."""
+_STAMP = 200
+"""Of a line, the beginning in which its time stands."""
 _ENOUGH = 8
 """Lines of one look in which a loss is not a number."""
 _LOG_NAMES = (".log", ".out", ".err", ".txt", "stdout", "stderr")
@@ -103,8 +105,10 @@ class Listener:
         pieces, hearing = Pieces(chunk, found), self._hearing
         while piece := pieces.any() if hearing.watching else pieces.told():
             number, start, end, words = piece
-            if _TRACEBACK in words and self._is_repeated(chunk, pieces, piece):
-                continue
+            if _TRACEBACK in words:
+                self._hear_time_above(chunk, start)
+                if self._is_repeated(chunk, pieces, piece):
+                    continue
             line = bytes(chunk.view[start:end])
             if len(line) > LONGEST:
                 line = bounded(line)
@@ -124,6 +128,13 @@ class Listener:
             ):
                 return
         hearing.hear(number, listen(line, self._clock), _fitting(words))
+
+    def _hear_time_above(self, chunk: Chunk, start: int) -> None:
+        """The time of the line above: a logger writes it there, and nothing of it into the traceback."""
+        begin = chunk.buffer.rfind(b"\n", 0, max(start - 1, 0)) + 1
+        told = listen(bytes(chunk.view[begin : min(start, begin + _STAMP)]), self._clock).time_ns
+        if told is not None:
+            self._hearing.newest = max(self._hearing.newest or 0, told)
 
     def _is_repeated(self, chunk: Chunk, pieces: Pieces, piece: Piece) -> bool:
         """Whether here begins a traceback of which enough were heard; then it is passed."""

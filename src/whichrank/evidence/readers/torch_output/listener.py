@@ -124,7 +124,7 @@ class Hearing:
             self._close_trace(key)
             trace = tracebacks.start(number, text)
             trace.thread, trace.ignored = self._thread.pop(key, ""), key in self._ignored
-            trace.after = self._chained.pop(key, "")
+            trace.after, trace.after_ns = self._chained.pop(key, ""), self.newest
             self._ignored.discard(key)
             table = self._tables.get(voice.speaker)
             self._traces[key] = (trace, _of_another(voice), table.rank if table else None)
@@ -156,6 +156,7 @@ class Hearing:
             of_another=_MEANT.search(trace.quote) is not None,
             rank=rank,
             frames=tuple(trace.frames),
+            after_ns=trace.after_ns,
         )
         self._ended[key] = trace.type
         quote = f"{trace.type}: {trace.message[0]}" if trace.type else trace.quote
@@ -299,7 +300,10 @@ class Hearing:
             event.pid, event.place = voice.pid, voice.place
         event.ref = Ref(self._source, f"line {number}", voice.text.strip()[:400], rank, event.host)
         event.line, event.time_ns, event.task = number, voice.time_ns, voice.task
-        event.after_ns = None if voice.time_ns is not None else self.newest
+        if voice.time_ns is not None:
+            event.after_ns = None
+        elif event.after_ns is None:
+            event.after_ns = self.newest
         self.keeper.add(event)
 
     # -- what stays open

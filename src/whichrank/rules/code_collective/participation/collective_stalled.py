@@ -28,6 +28,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.dump import COMPLETED
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.signature import has_root
@@ -52,13 +53,21 @@ def _by_root(case: Case, trouble: Trouble, finding: Finding) -> Finding:
     if len(case.people.hosts()) != 1:
         unseen = Alternative("root-mismatch", "the recorder keeps no roots; they may differ between ranks")
         return replace(finding, alternatives=(unseen, *finding.alternatives))
+    lineup, meeting = wording.lineup_of(case), trouble.meeting
+    open_ones = meeting.pending if meeting.finished else ()
+    # Its call makes a connection that nobody else makes: the others' have returned.
+    inside = tuple(rank for rank in open_ones if lineup.state[meeting.joined[rank]] == COMPLETED)
+    ranks = inside if len(inside) == 1 else ()
+    one = f"; the call of {wording.ranks_text(ranks)} alone has not returned" if ranks else ""
     return replace(
         finding,
         cause="root-mismatch",
         grade=Grade.HINTS,
         kind="records",
+        subject=replace(finding.subject, ranks=ranks, candidates=() if ranks else open_ones),
+        victims=tuple(rank for rank in finding.victims if rank not in ranks),
         message=(
-            f"All members have joined {wording.step(wording.lineup_of(case), row)}, and it does not finish. "
+            f"All members have joined {wording.step(lineup, row)}, and it does not finish{one}. "
             "The recorder keeps no roots: ranks that name different roots wait for each other like this."
         ),
         fix=(
