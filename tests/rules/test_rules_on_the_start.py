@@ -142,3 +142,12 @@ def test_the_log_of_one_rank_accuses_nobody_by_itself(tmp_path):
     (tmp_path / "told").mkdir()
     (tmp_path / "told" / "note.txt").write_text("The job hangs at the start.\n")
     assert absent(tmp_path / "told", begun(0, "2.28.9", size=2)) == ("missing-rank-at-init", (1,))
+
+
+def test_a_log_that_ends_while_a_rank_is_on_its_way_accuses_nobody(tmp_path):
+    here = [begun(rank, "2.28.9") for rank in (0, 1, 3)]
+    on_its_way = "node1:502:502 [0] NCCL INFO NET/IB : No device found.\n"
+    (tmp_path / "job.log").write_text("".join([*here, on_its_way]))
+    assert diagnose([tmp_path], jobs=1).verdict.culprits.ranks == ()
+    (tmp_path / "job.log").write_text("".join([on_its_way, *here]))
+    assert diagnose([tmp_path], jobs=1).verdict.culprits.ranks == (2,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.timeline.by_hand import Did, dump, lined_up, steps
+from whichrank.records.dump import GroupStatus
 from whichrank.timeline.collectives.lineup import line_up
 
 WORLD = {"0": (0, 1, 2)}
@@ -34,6 +35,15 @@ def test_gloo_is_done_when_retired_and_nccl_is_not() -> None:
     lineup = lined_up(timed_out)
     assert lineup.done.tolist() == [True, False]
     assert lineup.aborted.tolist() == [False, True]
+
+
+def test_a_call_that_has_not_returned_is_open_whatever_the_dump_stamped() -> None:
+    made = dump(0, WORLD, steps(3))
+    made.retired[:] = [True, True, False]
+    made.status[made.groups[0].pg_id] = GroupStatus(enqueued=2, started=-1, completed=2)
+    assert lined_up(made).done.tolist() == [True, True, False]
+    made.retired[2] = True
+    assert lined_up(made).done.tolist() == [True, True, True], "the watchdog has seen its end"
 
 
 def test_columns_can_be_let_go_on_the_way() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from whichrank.model.evidence import Ref
 from whichrank.records.dump import Frame
 from whichrank.records.events.launchers import ElasticFailure
@@ -32,6 +34,12 @@ def test_the_communicator_of_the_whole_job_ties_pids_to_global_ranks():
 def test_a_rank_within_a_smaller_group_is_no_global_rank():
     people = meet([], 4, [process(70, 0, 2)], [], [], [])
     assert people.rank_of(70) is None
+
+
+def test_a_communicator_of_fewer_ranks_than_stacks_are_of_is_a_part():
+    numbered = [replace(stack(70 + rank), rank=rank) for rank in range(6)]
+    people = meet([], 0, [process(70 + rank, rank // 2, 3) for rank in range(6)], [], [], numbered)
+    assert [people.rank_of(70 + rank) for rank in range(6)] == list(range(6))
 
 
 def test_equal_pids_on_two_hosts_are_told_apart_by_the_host():

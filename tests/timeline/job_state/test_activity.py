@@ -6,7 +6,7 @@ import pytest
 
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack
-from whichrank.timeline.job_state.activity import of_frames, of_process
+from whichrank.timeline.job_state.activity import at_one_line, of_frames, of_moving, of_process
 
 TORCH = "/opt/venv/lib/python3.12/site-packages/torch"
 
@@ -99,3 +99,47 @@ def test_other_names_of_collectives(function, file, collective):
 def test_a_method_of_a_library_does_not_name_what_the_job_does():
     found = of_frames(frames(("_eval_power", "sympy/core/numbers.py", 2100), ("reward", "rewards.py", 41)))
     assert found.doing == "user"
+
+
+def at(line: int, state: str = "active", *inner: tuple[str, str, int]) -> ProcessStack:
+    script = frames(*inner, ("main", "/srv/job/train.py", line), ("<module>", "/srv/job/train.py", 99))
+    return ProcessStack("stack.txt", "py-spy", (ThreadStack("MainThread", 1, state, script, main=True),))
+
+
+def doing(*stacks: ProcessStack) -> list[str]:
+    by_rank = dict(enumerate(stacks))
+    return [a.doing for a in at_one_line({r: of_process(s) for r, s in by_rank.items()}, by_rank).values()]
+
+
+def test_most_ranks_in_c_code_below_one_line_wait_for_their_gpus():
+    read = at(70, "idle", ("read", "/srv/job/shards.py", 12))
+    assert doing(at(80), at(80), read, at(80)) == ["waiting", "waiting", "user", "waiting"]
+    assert doing(at(80), at(80), at(81)) == ["waiting"] * 3, "who is in C code elsewhere waits there"
+
+
+@pytest.mark.parametrize(
+    "stacks",
+    [
+        pytest.param([at(80), at(80), at(80)], id="all at one line may compute there"),
+        pytest.param([at(80), at(80), at(81), at(81)], id="no side is larger"),
+        pytest.param([at(80, "gil"), at(80, "gil"), at(81, "idle")], id="they run Python"),
+        pytest.param([at(80, "idle"), at(80, "idle"), at(81, "idle")], id="they sleep"),
+        pytest.param([at(80), at(81)], id="two ranks are no crowd"),
+    ],
+)
+def test_otherwise_a_common_line_says_nothing(stacks):
+    assert doing(*stacks) == ["user"] * len(stacks)
+
+
+def test_a_rank_that_moves_on_does_not_wait_for_others():
+    stack = at(60, "active", ("synchronize", f"{TORCH}/cuda/__init__.py", 1162), ("generate", "/srv/job/sample.py", 8))
+    waits = of_process(stack)
+    assert (waits.doing, of_moving(waits, stack).doing) == ("waiting", "evaluation")
+    inside = at(60, "active", ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3068))
+    assert of_moving(of_process(inside), inside).doing == "waiting"
+
+
+def test_what_the_script_is_called_says_nothing():
+    stack = frames(("main", "/srv/job/clip_reader.py", 9), ("<module>", "/srv/job/clip_reader.py", 30))
+    assert of_frames(stack).doing == "user"
+    assert of_frames(frames(("take", "/srv/job/clip_reader.py", 9), MAIN)).doing == "data"

@@ -60,6 +60,24 @@ def test_a_failure_behind_the_words_counts(tmp_path):
     assert verdict(tmp_path, STEPS + "training finished\n" + OOM).cause == "gpu-out-of-memory"
 
 
+LOST = (
+    "2026-11-18 09:42:27,639 ERROR data worker lost, restarting the workers\n"
+    "Traceback (most recent call last):\n"
+    '  File "/app/train.py", line 55, in resilient\n'
+    "    ahead.append(pool.submit(load))\n"
+    "RuntimeError: the pool is not usable anymore\n"
+)
+
+
+@pytest.mark.parametrize(("seconds", "cause"), [(range(28, 34), "healthy"), (range(20, 26), "rank-exception")])
+def test_the_output_of_another_rank_goes_on_behind_it_by_the_clock(tmp_path, seconds, cause):
+    steps = "".join(f"2026-11-18 09:42:{s},100 INFO step {s} loss 1.{s}\n" for s in seconds)
+    for rank, text in enumerate((steps, LOST)):
+        (tmp_path / f"rank_{rank}").mkdir()
+        (tmp_path / f"rank_{rank}" / "stderr.log").write_text(text)
+    assert diagnose([tmp_path], jobs=1).verdict.cause == cause
+
+
 def test_an_exit_code_of_another_run_before_it_says_nothing(tmp_path):
     (tmp_path / "job.log").write_text("step 40/400 loss 1.0\n" + OOM)
     (tmp_path / "table.err").write_text(texts.table({0: -6, 3: 1}, 3))
