@@ -23,6 +23,8 @@ DEFAULT = "default_pg"
 _WATCHDOG: tuple[type[OfGroup], ...] = (WatchdogProgress, DumpSignal, WatchdogTimeout)
 # What keeps a rank from its next collective; "waiting" is what its victims do.
 HELD_UP = ("data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user")
+_SENT = ("SEND", "RECV", "RECVANYSOURCE")
+"""As the watchdog names messages."""
 _SEVERAL = 3
 """Processes of which one can be the odd one."""
 
@@ -126,6 +128,8 @@ class Standings(Struct, frozen=True):
     """Ranks that wait in a later one: they must have finished it, which the others have not."""
     earlier: dict[int, Event]
     """Ranks that wait in an earlier one, which the others have finished."""
+    in_messages: dict[int, Event]
+    """Ranks that wait in a send or a receive, while the others are in collectives: its number is another count."""
 
 
 def standings(case: Case) -> Standings | None:
@@ -157,6 +161,7 @@ def of_all_ranks(told: Sequence[OfGroup]) -> dict[str, list[OfGroup]]:
 
 
 def _standing(group: str, told: Sequence[OfGroup]) -> Standings | None:
+    messages = _of_messages(told)
     enqueued: dict[int, tuple[int, Event]] = {}
     waited: dict[int, tuple[int, Event]] = {}
     for event in told:
@@ -164,7 +169,7 @@ def _standing(group: str, told: Sequence[OfGroup]) -> Standings | None:
             continue
         seq = event.seq if isinstance(event, WatchdogTimeout) else None
         seq = event.work if isinstance(event, WatchdogProgress) else seq
-        if seq is not None:
+        if seq is not None and (event.rank, seq) not in messages:
             waited.setdefault(event.rank, (seq, event))
         last = event.enqueued if isinstance(event, WatchdogProgress | DumpSignal) else None
         if last is not None and last >= enqueued.get(event.rank, (-1, event))[0]:
@@ -180,7 +185,15 @@ def _standing(group: str, told: Sequence[OfGroup]) -> Standings | None:
         {rank: event for rank, (last, event) in enqueued.items() if last < target and rank not in waited},
         {rank: event for rank, (seq, event) in waited.items() if seq > target},
         {rank: event for rank, (seq, event) in waited.items() if seq < target},
+        {rank: event for (rank, _), event in messages.items() if rank not in waited},
     )
+
+
+def _of_messages(told: Sequence[OfGroup]) -> dict[tuple[int, int], Event]:
+    """By rank and number the sends and receives that timed out, where others timed out in collectives."""
+    timed_out = [e for e in told if isinstance(e, WatchdogTimeout) and e.rank is not None and e.seq is not None]
+    found = {(e.rank or 0, e.seq or 0): e for e in timed_out if e.op.upper() in _SENT}
+    return {**found} if len(found) < len({(e.rank, e.seq) for e in timed_out}) else {}
 
 
 def silent_in_timeouts(case: Case) -> tuple[tuple[int, ...], tuple[Event, ...], tuple[int, ...]]:

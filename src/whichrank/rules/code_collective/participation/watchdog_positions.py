@@ -11,8 +11,9 @@ The rank never reached the collective: it is held up elsewhere, took another pat
 Each rank's log gives the work it waits in ("Watchdog caught collective operation timeout", "failure detected by
 watchdog at work sequence id") and its counters ("last enqueued", "last completed"). Only a group of all ranks is
 compared, the default group first: numbers of other groups differ by nature. If more ranks are behind than wait, the
-waiting minority went ahead. On Gloo, which has no watchdog, most ranks time out and the few that were elsewhere only
-see their peers leave.
+waiting minority went ahead. Sends and receives have numbers of their own: a rank that waits in one while all others are
+in a collective was left without a message. On Gloo, which has no watchdog, most ranks time out and the few that were
+elsewhere only see their peers leave.
 
 ## Example
 Ranks 0, 2 and 3 time out in work 13; rank 1 says "last enqueued NCCL work: 12".
@@ -54,6 +55,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if standing is None:
         return _by_silence(case)
     here = standing.waiting
+    if standing.in_messages and len(here) + len(standing.in_messages) == case.world:
+        return [_unsent(standing)]
     if standing.ahead and len(standing.ahead) < len(here) and not _disagree(here):
         return [_finding(standing, standing.ahead, here, "finished", "still wait in it")]
     if standing.behind and len(standing.behind) > len(here):
@@ -64,6 +67,35 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [_finding(standing, standing.earlier, here, "still waits in an earlier one than", "went on to it")]
     elsewhere = _in_another_collective(case, standing)
     return [_apart(case, standing, elsewhere) if elsewhere else _nobody(case, standing)]
+
+
+def _unsent(standing: Standings) -> Finding:
+    """Some wait for a message while all others are in a collective: whoever owes it went on without it."""
+    waiting, others = tuple(sorted(standing.in_messages)), tuple(sorted(standing.waiting))
+    shown = [*list(standing.in_messages.values())[:2], *list(standing.waiting.values())[:2]]
+    verb = "waits" if len(waiting) == 1 else "wait"
+    return Finding(
+        code=CODE,
+        cause="p2p-unmatched",
+        category="hang",
+        severity="error",
+        grade=Grade.HINTS,
+        subject=Subject(candidates=others),
+        message=(
+            f"{wording.ranks_text(waiting).capitalize()} {verb} for a message, while {wording.ranks_text(others)} have "
+            f"gone on to work {standing.target} of {_group(standing)}: one of them left its half out."
+        ),
+        evidence=tuple(event.ref for event in shown),
+        victims=waiting,
+        onset_ns=min((e.time_ns for e in shown if e.time_ns), default=None),
+        alternatives=(Alternative(CAUSE, "they may have come to the collective by different ways"),),
+        next=(
+            NextStep(
+                "py-spy dump --nonblocking --pid PID", "the stack shows whose message a rank waits for", (), "none"
+            ),
+        ),
+        fix=fix("p2p-unmatched"),
+    )
 
 
 def _disagree(waiting: dict[int, Event]) -> bool:
