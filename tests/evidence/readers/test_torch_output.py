@@ -311,6 +311,8 @@ MESSAGES = [
      "job_ended", {"reason": "DUE TO TIME LIMIT"}),
     ("mpirun noticed that process rank 3 with PID 17 on node n3 exited on signal 9 (Killed).",
      "process_exit", {"signal": 9, "by": "mpi"}),
+    ("prterun noticed that process rank 7 with PID 0 on node n2 exited on\nsignal 6 (Aborted).",
+     "process_exit", {"signal": 6, "by": "mpi"}),
     (("W1115 00:13:59.818000 1674 torch/distributed/elastic/agent/server/api.py:739] Received 2 death signal, "
      "shutting down workers"), "elastic_signal", {"what": "death", "signal": "2", "signal_number": 2}),
     ("job.sh: line 3:  4711 Killed                  python train.py", "native_crash", {"signal": 9}),

@@ -143,10 +143,15 @@ def only_one_failed(case: Case) -> tuple[int, ...]:
     """The one rank that ended by itself while the launcher ended all others, if there is just one."""
     all_deaths = deaths(case)
     own = [d for d in all_deaths if not d.by_launcher and d.signal != TERMINATE and not _timed_out(case, d)]
-    others_ended = len(all_deaths) > 1 or bool(_ended_by_agent(case))
+    # mpirun tells of the first one only, and ends all others.
+    others_ended = len(all_deaths) > 1 or bool(_ended_by_agent(case)) or any(_told_by_mpi(d) for d in own)
     if not others_ended or len(own) != 1 or own[0].sign.rank is None:
         return ()
     return (own[0].sign.rank,)
+
+
+def _told_by_mpi(death: Death) -> bool:
+    return isinstance(death.sign.event, ProcessExit) and death.sign.event.by == "mpi"
 
 
 def _timed_out(case: Case, death: Death) -> bool:

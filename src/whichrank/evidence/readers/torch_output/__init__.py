@@ -41,6 +41,7 @@ _TRACES, _TABLES = 8, 64
 behind it in suspense."""
 _STAMP = 200
 """Of a line, the beginning in which its time stands."""
+_WRAPPED = exits.WRAPPED.encode()
 _ENOUGH = 8
 """Lines of one look in which a loss is not a number."""
 _LOG_NAMES = (".log", ".out", ".err", ".txt", "stdout", "stderr")
@@ -110,6 +111,8 @@ class Listener:
                 if self._is_repeated(chunk, pieces, piece):
                     continue
             line = bytes(chunk.view[start:end])
+            if line.endswith(_WRAPPED):
+                line += b" " + bytes(chunk.view[end + 1 : end + _STAMP]).partition(b"\n")[0]
             if len(line) > LONGEST:
                 line = bounded(line)
                 self._cut += 1

@@ -30,6 +30,10 @@ _DEEPSPEED_EXIT = re.compile(r"(?:Process (\d{1,10})|\]) exits with (?:return ?c
 _DIED_WITH = re.compile(r" died with (?:<Signals\.SIG\w{1,12}: (\d{1,3})>|unknown signal (\d{1,3}))")
 
 
+WRAPPED = "exited on"
+"""Behind it Open MPI 5 begins a new line, in which the signal stands."""
+
+
 def _exit(by: str, code: str | None, number: int | None = None, pid: str | None = None) -> ProcessExit:
     exitcode = int(code) if code else None
     signal = -exitcode if exitcode is not None and exitcode < 0 else number
@@ -98,7 +102,7 @@ def _mpi(text: str) -> Event | None:
     match = _MPI_EXIT.search(text)
     if match is None:
         return None
-    event = _exit("mpi", None, int(match[4]), pid=match[2])
+    event = _exit("mpi", None, int(match[4]), pid=match[2].lstrip("0"))
     event.rank, event.host = int(match[1]), match[3]
     return event
 
@@ -126,7 +130,7 @@ MATCHERS: tuple[Matcher, ...] = (
     ("attempts left", _restart),
     ("terminated with", _spawned),
     ("error: ", _slurm),
-    ("exited on signal", _mpi),
+    (WRAPPED, _mpi),
     (" exits with ", _deepspeed),
     (" died with ", _died_with),
 )
