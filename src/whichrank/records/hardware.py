@@ -135,7 +135,7 @@ class NvLink(Struct, frozen=True):
 
 
 class GpuState(Struct, frozen=True):
-    """What nvidia-smi says of one GPU at one moment."""
+    """What nvidia-smi, or AMD's tools, say of one GPU at one moment."""
 
     ref: Ref
     host: str | None = None
@@ -154,6 +154,8 @@ class GpuState(Struct, frozen=True):
     trouble: str = ""
     """What nvidia-smi says instead of an answer: `GPU is lost`, `Unknown Error`."""
     line: int = 0
+    node: int | None = None
+    """Its number in messages of AMD's run time, which counts the CPUs of the host too."""
 
     def number(self, key: str) -> float | None:
         try:

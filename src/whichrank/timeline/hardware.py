@@ -194,6 +194,8 @@ def same_host(one: str | None, other: str | None) -> bool:
 def _same_gpu(state: GpuState, device: str, place: int | None) -> bool:
     if state.uuid and state.uuid in device:
         return True
+    if state.node is not None and device == f"gpu node-{state.node}":
+        return True
     mine = address(state.bus_id)
     return mine is not None and place is not None and mine & _FUNCTION == place & _FUNCTION
 

@@ -41,8 +41,9 @@ _SEEN_BY_PEERS = ("nvlink-fault",)
 _ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _GPU = late(
     r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b|\bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"|\bGPU node-\d{1,4}\b"
 )
-"""A bus address, or the driver's name of a GPU."""
+"""A bus address, the driver's name of a GPU, or its number in messages of AMD's run time."""
 _PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[A-Za-z][\w.-]{1,253}(?=<\d))")
 _PID = late(r"\bpid=(\d{1,9})\b")
 _MISSES_THE_STORE = "rendezvous-endpoint"
