@@ -40,7 +40,7 @@ def test_the_rank_on_the_gpu_that_a_message_names(tmp_path, text):
     (tmp_path / "listing.txt").write_text(text)
     waiting = "".join(
         f"[rank{rank}]:[E1107 22:03:59.159782340 ProcessGroupNCCL.cpp:692] [Rank {rank}] Watchdog caught collective "
-        "operation timeout: WorkNCCL(SeqNum=473, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for "
+        "operation timeout: WorkNCCL(SeqNum=47, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for "
         "600021 milliseconds before timing out.\n"
         for rank in (0, 1, 3)
     )

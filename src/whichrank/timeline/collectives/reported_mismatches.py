@@ -68,9 +68,14 @@ def _timed_out(case: Case) -> list[Mismatch]:
         piles: dict[int | None, dict[int, WatchdogTimeout]] = {}
         timeouts = [event for event in spoken if isinstance(event, WatchdogTimeout)]
         unnumbered = all(event.seq is None for event in timeouts)  # before torch 1.13
+        calls: dict[tuple[int, int | None], set[tuple[str, int | None]]] = {}
         for event in timeouts:
             if event.rank is not None and (event.seq is not None or unnumbered) and event.op not in _BETWEEN_TWO:
                 piles.setdefault(event.seq, {}).setdefault(event.rank, event)
+                calls.setdefault((event.rank, event.seq), set()).add((event.op, event.numel_in))
+        for (rank, seq), brought in calls.items():
+            if len(brought) > 1 and not unnumbered:  # two groups have come to the same number
+                del piles[seq][rank]
         found += [m for seq, pile in piles.items() if (m := _differing(case, seq, pile)) is not None]
     return found
 

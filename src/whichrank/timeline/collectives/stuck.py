@@ -151,8 +151,9 @@ def of_all_ranks(told: Sequence[OfGroup]) -> dict[str, list[OfGroup]]:
     groups: dict[str, list[OfGroup]] = {}
     for event in told:
         seq = event.seq if isinstance(event, WatchdogTimeout) else None
-        name = _group(event) or named.get((event.rank, seq)) or only
-        groups.setdefault(name, []).append(event)
+        name = _group(event) or named.get((event.rank, seq), "")
+        if name or event.group_rank in (None, event.rank):  # else it is a group of some ranks, which nothing names
+            groups.setdefault(name or only, []).append(event)
     return {
         name: events
         for name, events in groups.items()

@@ -210,14 +210,21 @@ def in_native_code(stack: ProcessStack) -> bool:
 
 
 def at_one_line(activities: Mapping[int, Activity], stacks: Mapping[int, ProcessStack]) -> dict[int, Activity]:
-    """The same, where most ranks are in C code below one line and others are elsewhere: those wait for their GPUs, and
-    so does everybody else who is in C code. No frame of Python shows it: `loss.item()` has none."""
-    native = {rank: a for rank, a in activities.items() if a.place is not None and in_native_code(stacks[rank])}
-    together = Counter(activity.place for activity in native.values())
+    """The same, where most ranks came by one way to one line, below which they are in C code, and others did not: those
+    wait for their GPUs, and so does everybody else who is in C code. No frame of Python shows it: `loss.item()` has
+    none."""
+    native = {rank: _way(stacks[rank]) for rank in activities if in_native_code(stacks[rank])}
+    together = Counter(native.values())
     most = max(together.values(), default=0)
     if most < 2 or most * 2 <= len(activities) or most == len(activities):
         return dict(activities)
     return {r: replace(a, doing="waiting", presumed=True) if r in native else a for r, a in activities.items()}
+
+
+def _way(stack: ProcessStack) -> tuple[tuple[str, int], ...]:
+    """The lines of the training code through which the main thread came to where it is."""
+    thread = main_thread(stack)
+    return tuple((frame.file, frame.line) for frame in thread.frames if is_user_frame(frame)) if thread else ()
 
 
 def of_native(activity: Activity, stack: ProcessStack) -> Activity:
