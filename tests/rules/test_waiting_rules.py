@@ -89,6 +89,7 @@ def test_who_is_behind_it(name, code, cause, ranks):
         ("two_sides", "COLL139", "conditional-collective", (), (0, 1, 2, 3)),
         ("other_partners", "COLL106", "p2p-unmatched", (), (0, 1, 2, 3)),
         ("thread_in_the_same_group", "COLL104", "collective-order", (2,), ()),
+        ("draws_words_without_end", "SLOW107", "rank-stuck-in-user-code", (3,), ()),
         ("ends_its_epoch_first", "COLL103", "uneven-inputs", (1,), ()),
         ("nothing_to_send", "COLL107", "p2p-unmatched", (3,), ()),
         ("drawn_without_itself", "COLL139", "conditional-collective", (4,), ()),
