@@ -62,13 +62,12 @@ def marks(dump: Dump) -> tuple[Bools, Bools, Bools]:
 def _not_returned(dump: Dump) -> Bools:
     """Entries of calls that the host is still in: the newest of its group, above what the group has enqueued."""
     found = np.zeros(len(dump), np.bool_)
-    for index, group in enumerate(dump.groups):
-        status = dump.status.get(group.pg_id)
-        if status is None:
+    stamped = np.flatnonzero((dump.state == COMPLETED) & ~dump.retired) if dump.status else ()
+    for row in stamped[-len(dump.groups) :]:
+        status = dump.status.get(dump.groups[dump.group[row]].pg_id)
+        if status is None or dump.seq[row] <= status.enqueued or dump.calls[dump.call[row]].p2p:
             continue
-        above = np.flatnonzero((dump.group == index) & (dump.seq > status.enqueued) & ~_messages(dump))
-        if len(above) == 1 and not dump.retired[above[0]]:
-            found[above] = True
+        found[row] = (dump.seq[dump.group == dump.group[row]] > status.enqueued).sum() == 1
     return found
 
 

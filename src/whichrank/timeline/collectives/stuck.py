@@ -190,11 +190,11 @@ def _standing(group: str, told: Sequence[OfGroup]) -> Standings | None:
     )
 
 
-def _of_messages(told: Sequence[OfGroup]) -> dict[tuple[int, int], Event]:
+def _of_messages(told: Sequence[OfGroup]) -> dict[tuple[int, int], WatchdogTimeout]:
     """By rank and number the sends and receives that timed out, where others timed out in collectives."""
     timed_out = [e for e in told if isinstance(e, WatchdogTimeout) and e.rank is not None and e.seq is not None]
     found = {(e.rank or 0, e.seq or 0): e for e in timed_out if e.op.upper() in _SENT}
-    return {**found} if len(found) < len({(e.rank, e.seq) for e in timed_out}) else {}
+    return found if len(found) < len({(e.rank, e.seq) for e in timed_out}) else {}
 
 
 def silent_in_timeouts(case: Case) -> tuple[tuple[int, ...], tuple[Event, ...], tuple[int, ...]]:

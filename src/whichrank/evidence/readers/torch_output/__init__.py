@@ -112,7 +112,7 @@ class Listener:
                     continue
             line = bytes(chunk.view[start:end])
             if line.endswith(_WRAPPED):
-                line += b" " + bytes(chunk.view[end + 1 : end + _STAMP]).partition(b"\n")[0]
+                line += b" " + bytes(chunk.view[end + 1 : min(end + _STAMP, chunk.size)]).partition(b"\n")[0]
             if len(line) > LONGEST:
                 line = bounded(line)
                 self._cut += 1
