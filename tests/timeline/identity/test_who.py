@@ -42,6 +42,18 @@ def test_a_communicator_of_fewer_ranks_than_stacks_are_of_is_a_part():
     assert [people.rank_of(70 + rank) for rank in range(6)] == list(range(6))
 
 
+def member(pid: int, *communicators: tuple[str, int, int]) -> NcclProcess:
+    made = [CommInit("ncclCommInitRank", "0x1", name, rank, size, "complete", 3) for name, rank, size in communicators]
+    return NcclProcess(f"nccl.{pid}.log", "node1", pid, inits=made)
+
+
+def test_columns_of_a_mesh_number_no_ranks_and_attempts_do():
+    mesh = [member(70 + n, (f"row {n // 2}", n % 2, 2), (f"column {n % 2}", n // 2, 3)) for n in range(6)]
+    assert [meet([], 0, mesh, [], [], []).rank_of(70 + n) for n in range(6)] == [None] * 6
+    attempts = [member(70 + n, (f"all {n // 3}", n % 3, 3), (f"pair {n // 3}", n % 3, 2)) for n in range(6)]
+    assert [meet([], 0, attempts, [], [], []).rank_of(70 + n) for n in range(3)] == [0, 1, 2]
+
+
 def test_equal_pids_on_two_hosts_are_told_apart_by_the_host():
     people = meet([], 0, [process(70, 0, 2, "node1"), process(70, 1, 2, "node2")], [], [], [])
     assert people.rank_of(70) is None

@@ -182,6 +182,8 @@ def _by_launcher_and_nccl(
     """The sources that tie a pid to a rank outright: the agent's table, communicators over the whole job. One of fewer
     ranks than are `numbered` is a part of it."""
     whole = max(people.world, numbered)
+    if _joined_by_smaller_ones(nccl, whole):
+        whole = 0
     for event in events:
         if event.rank is not None and isinstance(event, ElasticFailure | ProcessExit):
             people.note(event.rank, pid=event.pid, host=event.host, local_rank=event.local_rank)
@@ -198,6 +200,22 @@ def _by_launcher_and_nccl(
             if comm.size == whole:
                 for member in comm.ranks:
                     people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
+
+
+def _joined_by_smaller_ones(nccl: Sequence[NcclProcess], size: int) -> bool:
+    """Whether there are several communicators of this size, and a smaller one has members of two of them: they are
+    columns of a mesh, and not the whole job in two attempts."""
+    of_size: dict[tuple[str | None, int | None], str] = {}
+    smaller: dict[str, set[tuple[str | None, int | None]]] = {}
+    for process in nccl:
+        for init in process.inits:
+            if init.comm_id is None:
+                continue
+            if init.nranks == size:
+                of_size.setdefault((process.host, process.pid), init.comm_id)
+            elif init.nranks < size:
+                smaller.setdefault(init.comm_id, set()).add((process.host, process.pid))
+    return any(len({of_size[p] for p in members if p in of_size}) > 1 for members in smaller.values())
 
 
 def _stated(nccl: Sequence[NcclProcess]) -> dict[int, NcclProcess]:
