@@ -142,3 +142,12 @@ def test_who_leaves_its_pair_before_the_rounds_that_other_pairs_made() -> None:
     assert trouble.ranks == (3,)
     (trouble,) = troubles(*trials(3, others=12))  # the others made no more rounds either: rank 2 goes too far
     assert trouble.ranks == (2,)
+
+
+@pytest.mark.parametrize(("rounds", "ranks"), [(4, (1,)), (2, (0, 1))])
+def test_who_left_the_order_of_all_earlier_rounds_crossed(rounds: int, ranks: tuple[int, ...]) -> None:
+    groups = {"0": (0, 1), "7": (0, 1)}
+    before = [Did(group, "all_reduce", n + 1) for n in range(rounds) for group in ("7", "0")]
+    last = [Did(group, "all_reduce", rounds + 1, done=False) for group in ("7", "0")]
+    (trouble,) = troubles(dump(0, groups, [*before, *last]), dump(1, groups, [*before, *last[::-1]]))
+    assert (trouble.shape, trouble.ranks) == ("crossed", ranks)

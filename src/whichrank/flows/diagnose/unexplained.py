@@ -26,6 +26,7 @@ _FRAME = re.compile(r'(?:\[[^\]]{1,40}\]:?)?\s{0,40}(?:File "|#\d{1,4} |[\^~]{3}
 """A frame of a stack: where, not what."""
 _SHOWS_CODE = 'File "'
 """What a frame has whose next line is the code there."""
+_INFO = " NCCL INFO "
 _NUMBERS = re.compile(r"\d+")
 _LARGEST = 1 << 17
 """Of a longer file the beginning is read."""
@@ -38,7 +39,7 @@ _LONGEST, _MOST = 600, 16_000
 def closest_causes(items: Iterable[Item]) -> list[ClosestCause]:
     """The causes whose wording comes closest to a text that speaks of trouble, the closest first."""
     told = (place for place in new_lines(texts_of(items)) if not did_nothing(place[2]))
-    places = [place for place in told if not _accounted_for(place[2])]
+    places = [place for place in told if not _accounted_for(place[2]) and not _is_routine(place[2])]
     troubles = [at for at, (_, _, text) in enumerate(places) if _is_trouble(text.lower())]
     if not troubles:
         return []
@@ -94,6 +95,11 @@ def _accounted_for(line: str) -> bool:
     """Whether it is known to tell no cause: healthy jobs print it, or it follows from a failure."""
     known = recognise(line)
     return bool(known) and all(signature.role in ("harmless", "consequence", "activity") for signature, _ in known)
+
+
+def _is_routine(line: str) -> bool:
+    """What NCCL tells of its start, in the words of everything that can go wrong there."""
+    return _INFO in line and not _is_trouble(line.lower())
 
 
 def _is_trouble(line: str) -> bool:

@@ -21,6 +21,8 @@ USUAL_TIMES, SHORTEST_NS, LONGEST_NS = 3, 500_000_000, 60_000_000_000
 FEW, UNKNOWN_NS = 16, 2_000_000_000
 # Within this many operations a disagreement and a standstill of one group are one event.
 NEAR = 3
+# So often two groups must have been used in one order before it is the usual one.
+ROUNDS = 3
 
 
 def find_troubles(lineup: Lineup, meetings: Meetings) -> list[Trouble]:
@@ -246,6 +248,7 @@ def _crossed_on_gpu(lineup: Lineup, stalled: list[Meeting]) -> Trouble | None:
             if one.p2p != two.p2p:
                 return _message_crossed(one if one.p2p else two, two if one.p2p else one, both)
             ahead = len(forward) - len(backward) or _order_elsewhere(lineup, one, two, both)
+            ahead = ahead or _order_before(lineup, one, two, both)
             odd, tie = forward if ahead < 0 else backward, ahead == 0
             culprits = tuple(both if tie else odd)
             cycle = tuple((r, one if r in forward else two, two if r in forward else one) for r in both)
@@ -291,6 +294,21 @@ def _order_elsewhere(lineup: Lineup, one: Meeting, two: Meeting, besides: list[i
     first, second = (_rows_of_kind(lineup, meeting) for meeting in (one, two))
     both = (first.keys() & second.keys()) - set(besides)
     return sum(1 if first[rank] < second[rank] else -1 for rank in both)
+
+
+def _order_before(lineup: Lineup, one: Meeting, two: Meeting, ranks: list[int]) -> int:
+    """By how many of these ranks `one` came before `two` in all earlier rounds, less those where it came behind."""
+    found = 0
+    for rank in ranks:
+        start, _ = lineup.first[rank]
+        first, second = (
+            [at for at in range(start, meeting.joined[rank]) if lineup.group[at] == meeting.group and lineup.done[at]]
+            for meeting in (one, two)
+        )
+        if len(first) == len(second) >= ROUNDS:
+            orders = {a < b for a, b in zip(first, second, strict=True)}
+            found += 0 if len(orders) > 1 else 1 if orders.pop() else -1
+    return found
 
 
 def _rows_of_kind(lineup: Lineup, meeting: Meeting) -> dict[int, int]:
