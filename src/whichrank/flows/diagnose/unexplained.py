@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from whichrank.evidence.text.own_lines import is_own
+from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.closest_cause import Closeness, closest
 from whichrank.facts.interventions import did_nothing
 from whichrank.facts.messages import recognise
+from whichrank.facts.phases import activity_in
 from whichrank.facts.taxonomy import causes
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
@@ -30,25 +32,42 @@ _INFO = " NCCL INFO "
 _NUMBERS = re.compile(r"\d+")
 _LARGEST = 1 << 17
 """Of a longer file the beginning is read."""
-STATED = 10.0
-"""What a known message tells, on the scale of words."""
+_END = 1 << 12
+"""Of a file, to find its last line."""
+STATED, LISTED = 10.0, 2.0
+"""What a known message tells, on the scale of words, and the least that is listed."""
 _LONGEST, _MOST = 600, 16_000
 """Characters of a line, and of all lines together."""
 
 
-def closest_causes(items: Iterable[Item]) -> list[ClosestCause]:
+def closest_causes(items: Sequence[Item]) -> list[ClosestCause]:
     """The causes whose wording comes closest to a text that speaks of trouble, the closest first."""
     told = (place for place in new_lines(texts_of(items)) if not did_nothing(place[2]))
     places = [place for place in told if not _accounted_for(place[2]) and not _is_routine(place[2])]
     troubles = [at for at, (_, _, text) in enumerate(places) if _is_trouble(text.lower())]
-    if not troubles:
-        return []
-    ranked = closest([text for _, _, text in places])
-    return [
+    ranked = closest([text for _, _, text in places]) if troubles else []
+    near = [
         ClosestCause(found.cause, found.score, found.told, Ref(label, f"line {number}", text.strip()[:300]))
         for found in (*_stated(places, troubles, ranked), *ranked)
         for label, number, text in [places[found.line]]
     ]
+    return near if any(one.told >= LISTED for one in near) else _last_activity(items)
+
+
+def _last_activity(items: Iterable[Item]) -> list[ClosestCause]:
+    """What an output ends with, where that is something that may take long: listed, and never named."""
+    found = []
+    for item in items:
+        try:
+            first, data = tail(item, _END)
+        except OSError:
+            continue
+        lines = [(number, line) for number, line in enumerate(data.split(b"\n"), first) if line.strip()]
+        number, line = lines[-1] if lines and is_text(data) else (0, b"")
+        text = line.decode("utf-8", "replace")[:_LONGEST]
+        if text and not is_own(line) and (cause := activity_in(text)) is not None:
+            found.append(ClosestCause(cause, 1.0, LISTED, Ref(item.label, f"line {number}", text.strip()[:300])))
+    return found
 
 
 def _stated(places: list[tuple[str, int, str]], troubles: list[int], ranked: list[Closeness]) -> list[Closeness]:

@@ -55,7 +55,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     others = rest if named else [first, *rest]
     listed = tuple(Alternative(one.cause, f"its wording is close: {_quoted(one)}") for one in others[:_MOST])
     if not named:
-        return [_finding(first, "unknown", "info", "Several known causes come close in words.", listed, case)]
+        told = "Several known causes come" if len(near) > 1 else "A known cause comes"
+        return [_finding(first, "unknown", "info", f"{told} close in words.", listed, case)]
     message = f"Nothing proves it, but the words come closest to {first.cause}: {_quoted(first)}."
     return [_finding(first, first.cause, "warning", message, listed, case)]
 
