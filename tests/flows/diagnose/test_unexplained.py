@@ -17,7 +17,7 @@ def judged(folder: Path, text: str) -> Verdict:
 
 
 def test_the_code_in_a_traceback_is_not_what_anybody_said() -> None:
-    trace = 'Traceback (most recent call last):\n  File "/app/launch.py", line 3, in main\n    return launch(self._config)\n'
+    trace = 'Traceback (most recent call last):\n  File "/a.py", line 3, in main\n    return launch(self._config)\n'
     prefixed = "".join(f"[rank0]: {line}\n" for line in trace.splitlines())
     texts = [("a.log", trace.encode()), ("b.log", prefixed.encode())]
     assert not [text for _, _, text in new_lines(texts) if "return launch" in text]
