@@ -184,7 +184,7 @@ def test_a_summary_of_an_earlier_version_is_read():
     def events(data):
         parts = file.unpack(data, Path("x"), dumps.Tables()).parts
         return [
-            msgspec.structs.replace(record, after_ns=None)  # they had the time behind a traceback, not the one before it
+            msgspec.structs.replace(record, after_ns=None)  # theirs was taken behind a traceback
             for part in parts
             for _, reading in part.readings
             for record in reading.records
