@@ -11,7 +11,6 @@ from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.closest_cause import Closeness, closest
 from whichrank.facts.interventions import did_nothing
 from whichrank.facts.messages import recognise
-from whichrank.facts.phases import activity_in
 from whichrank.facts.taxonomy import causes
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
@@ -65,7 +64,9 @@ def _last_activity(items: Iterable[Item]) -> list[ClosestCause]:
         lines = [(number, line) for number, line in enumerate(data.split(b"\n"), first) if line.strip()]
         number, line = lines[-1] if lines and is_text(data) else (0, b"")
         text = line.decode("utf-8", "replace")[:_LONGEST]
-        if text and not is_own(line) and (cause := activity_in(text)) is not None:
+        known = recognise(text) if text and not is_own(line) else []
+        cause = next((s.cause for s, _ in known if s.role == "activity" and s.cause in causes()), None)
+        if cause is not None:
             found.append(ClosestCause(cause, 1.0, LISTED, Ref(item.label, f"line {number}", text.strip()[:300])))
     return found
 
