@@ -28,6 +28,7 @@ _FRAME = re.compile(r'(?:\[[^\]]{1,40}\]:?)?\s{0,40}(?:File "|#\d{1,4} |[\^~]{3}
 _SHOWS_CODE = 'File "'
 """What a frame has whose next line is the code there."""
 _INFO = " NCCL INFO "
+"""What NCCL tells where nothing is wrong, too."""
 _NUMBERS = re.compile(r"\d+")
 _LARGEST = 1 << 17
 """Of a longer file the beginning is read."""

@@ -11,14 +11,13 @@ from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.collectives import FingerprintMismatch
 from whichrank.records.events.watchdog import WatchdogProgress, WatchdogTimeout
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.stuck import of_all_ranks
+from whichrank.timeline.collectives.stuck import SENT, of_all_ranks
 from whichrank.timeline.job_state.statements import Statement, statement
 
 _BUCKET = 1_000_000
 """Elements: the first bucket of DDP holds 1 MiB, others 25."""
 _ELSEWHERE = 1000
 """Times: ranks that bring so different amounts are not in the same call of the program."""
-_BETWEEN_TWO = ("SEND", "RECV", "RECVANYSOURCE")
 _SAME_SIZE = (
     "ALLREDUCE", "BROADCAST", "REDUCE", "ALLGATHER", "_ALLGATHER_BASE", "REDUCE_SCATTER", "_REDUCE_SCATTER_BASE",
 )  # fmt: skip
@@ -70,7 +69,7 @@ def _timed_out(case: Case) -> list[Mismatch]:
         unnumbered = all(event.seq is None for event in timeouts)  # before torch 1.13
         calls: dict[tuple[int, int | None], set[tuple[str, int | None]]] = {}
         for event in timeouts:
-            if event.rank is not None and (event.seq is not None or unnumbered) and event.op not in _BETWEEN_TWO:
+            if event.rank is not None and (event.seq is not None or unnumbered) and event.op not in SENT:
                 piles.setdefault(event.seq, {}).setdefault(event.rank, event)
                 calls.setdefault((event.rank, event.seq), set()).add((event.op, event.numel_in))
         for (rank, seq), brought in calls.items():

@@ -23,7 +23,7 @@ DEFAULT = "default_pg"
 _WATCHDOG: tuple[type[OfGroup], ...] = (WatchdogProgress, DumpSignal, WatchdogTimeout)
 # What keeps a rank from its next collective; "waiting" is what its victims do.
 HELD_UP = ("data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user")
-_SENT = ("SEND", "RECV", "RECVANYSOURCE")
+SENT = ("SEND", "RECV", "RECVANYSOURCE")
 """As the watchdog names messages."""
 _SEVERAL = 3
 """Processes of which one can be the odd one."""
@@ -193,7 +193,7 @@ def _standing(group: str, told: Sequence[OfGroup]) -> Standings | None:
 def _of_messages(told: Sequence[OfGroup]) -> dict[tuple[int, int], WatchdogTimeout]:
     """By rank and number the sends and receives that timed out, where others timed out in collectives."""
     timed_out = [e for e in told if isinstance(e, WatchdogTimeout) and e.rank is not None and e.seq is not None]
-    found = {(e.rank or 0, e.seq or 0): e for e in timed_out if e.op.upper() in _SENT}
+    found = {(e.rank or 0, e.seq or 0): e for e in timed_out if e.op.upper() in SENT}
     return found if len(found) < len({(e.rank, e.seq) for e in timed_out}) else {}
 
 

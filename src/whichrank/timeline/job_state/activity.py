@@ -214,11 +214,9 @@ def at_one_line(activities: Mapping[int, Activity], stacks: Mapping[int, Process
     wait for their GPUs, and so does everybody else who is in C code, unless the code says that it does something else.
     No frame of Python shows it: `loss.item()` has none."""
     native = {rank: _way(stacks[rank]) for rank in activities if in_native_code(stacks[rank])}
-    together = Counter(native.values())
-    most = max(together.values(), default=0)
+    (crowd, most), *_ = Counter(native.values()).most_common(1) or [((), 0)]
     if most < 2 or most * 2 <= len(activities) or most == len(activities):
         return dict(activities)
-    crowd = max(together, key=lambda way: together[way])
     waits = {rank for rank, way in native.items() if way == crowd or activities[rank].doing == "user"}
     return {r: replace(a, doing="waiting", presumed=True) if r in waits else a for r, a in activities.items()}
 

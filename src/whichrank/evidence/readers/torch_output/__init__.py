@@ -40,7 +40,7 @@ _TRACES, _TABLES = 8, 64
 """Tracebacks of one look that are heard at once, and at the end; tables of failures, each of which keeps all lines
 behind it in suspense."""
 _STAMP = 200
-"""Of a line, the beginning in which its time stands."""
+"""Of a line, the beginning in which its time stands, or the rest of a line that was wrapped."""
 _WRAPPED = exits.WRAPPED.encode()
 _ENOUGH = 8
 """Lines of one look in which a loss is not a number."""

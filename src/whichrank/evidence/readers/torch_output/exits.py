@@ -29,7 +29,6 @@ _MPI_EXIT = re.compile(r"process rank (\d{1,7}) with PID (\d{1,10}) on node ([\w
 _DEEPSPEED_EXIT = re.compile(r"(?:Process (\d{1,10})|\]) exits with (?:return ?code|exitcode) ?[=:] ?(-?\d{1,9})")
 _DIED_WITH = re.compile(r" died with (?:<Signals\.SIG\w{1,12}: (\d{1,3})>|unknown signal (\d{1,3}))")
 
-
 WRAPPED = "exited on"
 """Behind it Open MPI 5 begins a new line, in which the signal stands."""
 
