@@ -60,7 +60,10 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
 
 
 def _of_one_phase(case: Case) -> list[Complaint]:
-    """What people say of where it stands still or takes long, where all of that is about one part of the job."""
+    """What people say of where it stands still or takes long, where all of that is about one part of the job, and NCCL
+    does not count which ranks are behind."""
+    if any(report.mismatches for report in case.ras):
+        return []
     told = [c for c in case.complaints if c.phase is not None and c.category in ("hang", "slow")]
     return told if len({complaint.phase for complaint in told}) == 1 else []
 

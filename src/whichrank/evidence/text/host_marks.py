@@ -10,10 +10,6 @@ from msgspec import Struct
 from whichrank.evidence.text.own_prefix import NO_HOST
 from whichrank.evidence.text.path_hint import PathHint, hint_of_path
 
-_HEADING = re.compile(
-    r"\s{0,4}[=#*>-]{2,40} {0,4}(?=\S{0,40}[\d-])([A-Za-z][\w.-]{1,62})(?:: |:?\s{0,4}[=#*<-]{0,40}\s{0,4}$)"
-)
-"""`==== node7: nvidia-smi …`, `--- node7`, `### node7 ###`."""
 PROMPT = (
     r"(?:\[(?:[\w.-]{1,32}@)?([\w.-]{1,64})(?: [^\]\n]{0,60})?\]|[\w.-]{1,32}@([\w.-]{1,64})(?::[^$#\n]{0,60})?)[$#] "
     r"|([A-Za-z][\w.-]{1,63}) ?[$#>] (?=ibv_devinfo|ibstat|perfquery|ethtool|rdma |cat /sys|nvidia-smi)"
@@ -39,7 +35,7 @@ _ANSWERED = re.compile(
 _ABOUT = r"(?:[\w -]{1,60} (?:on|of|from|for) |(?:on|from|host|node|hostname|machine|server|pod)[:=]? {1,4})?"
 _TITLE = re.compile(
     rf"\s{{0,4}}([=#*>~-]{{2,60}}|#) {{0,4}}{_ABOUT}{_LIKE_A_HOST}(?: {{1,4}}\(?({_ADDRESS})\)?)?"
-    r"(?::?\s{0,4}[=#*<>~-]{0,60}\s{0,4}$|(?:[:,]| \(| [|/-]| (?=(?i:rank)[ _#]?\d)) ?\S)",
+    r"(?::?\s{0,4}[=#*<>~-]{0,60}\s{0,4}$|(?:[:,]| \(| [|/-]| (?=(?i:rank)[ _#]?\d)| {1,4}(?=nvidia-smi\b)) ?\S)",
     re.IGNORECASE,
 )
 """`== dmesg on node7 ==`, `--- node7`, `# node7 10.0.0.7, taken at 11:48`, `## host node7 (ranks 0-7)`."""
@@ -61,10 +57,12 @@ _RANK_ALONE = re.compile(
 )
 _A_TITLE = 80
 """A heading is not longer."""
-_OTHER_TITLE = re.compile(r"\s{0,4}([=#*~-]{2,60}|#) {0,4}[^\s=#*~-]")
+_OTHER_TITLE = re.compile(r"\s{0,4}([=#*~-]{2,60}|#) {0,4}(?!Rank {1,6}\d{1,6} (?:Group|Pid) )[^\s=#*~-]")
+"""The rows in which NCCL's tests list their ranks head nothing."""
 _AT = re.compile(rf"[\w.-]{{1,32}}@({_HOST})\(({_ADDRESS})\)(?::[^$#\n]{{0,60}})?[$#] ")
 """A prompt with the address: `root@node7(10.0.0.7):/# `."""
-_BARE_PROMPT = re.compile(rf"{_LIKE_A_HOST} ?[$#>] (?=[a-z./])")
+_BARE_PROMPT = re.compile(rf"{_LIKE_A_HOST}(?: \([^()\n]{{1,40}}\))? ?[$#>] (?=[a-z./])")
+"""`node7 # lsmod`, `node7 (node rank 1) # lsmod`."""
 _ENDS, _DECORATES = (":", "]", "**"), tuple("=#*>~-")
 _SIGNS, _SOON = ("$ ", "# ", "> ", "+ ", " | ", "[SUCCESS]", "[FAILURE]"), 120
 NODE = "Node:"
@@ -102,11 +100,9 @@ class Mark(Struct, frozen=True):
 
 
 def host_above(line: str) -> str | None:
-    """The host that a heading or a prompt names."""
-    if heading := _HEADING.match(line):
-        return heading[1]
-    prompt = _PROMPT.match(line)
-    return prompt[1] or prompt[2] or prompt[3] if prompt else None
+    """The host that a heading or a sure prompt names."""
+    mark = mark_of(line)
+    return mark.host if mark and (mark.sure or mark.mark != "@") else None
 
 
 def _may_mark(line: str) -> bool:

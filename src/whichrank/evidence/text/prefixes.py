@@ -51,8 +51,8 @@ _LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,8}}(?:[-|] )?(?=\[?rank[ _=]
 _TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
 _MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:out|err|diag)>:? ?")
 _RAY = re.compile(
-    r"\((?:[\w.:<>-]{0,60},? ?)(?:rank=(\d{1,6}),? |TP\d{1,5} )?pid=(\d{1,10})(?:, ip=([\w.:-]{1,60}))?"
-    r"(?:, rank=(\d{1,6}))?\) ?"
+    r"\((?:[\w.:<>-]{0,60},? ?)(?:rank=(\d{1,6}),? |TP\d{1,5} )?(?:pid=(\d{1,10})(?:, )?|(?=ip=))"
+    r"(?:ip=([\w.:-]{1,60}))?(?:(?:, )?rank=(\d{1,6}))?\) ?"
 )
 _HOST_AND_RANK = re.compile(r"\[([A-Za-z][\w.-]{0,60}\d)\]\[(?:[rR]ank ?)?(\d{1,6})\]:? ")
 _POD = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?")
@@ -70,6 +70,8 @@ _HOST = re.compile(
     r"|\d{1,3}(?:\.\d{1,3}){3})(?:: | \| )",
     re.IGNORECASE,
 )
+_TEST_FAILS = re.compile(r"(?: \.\. )?([A-Za-z][\w.-]{0,62})(?: pid \d{1,10})?: (?=Test (?:CUDA |NCCL )?failure )")
+"""How NCCL's tests begin what fails: `node7: Test CUDA failure`, ` .. node7 pid 4410: Test failure`."""
 _HOST_BEGINS = frozenset("nhwcgidsmNHWCGIDSM0123456789")
 _DATED = re.compile(
     r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
@@ -251,7 +253,8 @@ def _peel_who(voice: Voice) -> bool:
     elif first == "(":
         match = _RAY.match(text)
         if match:
-            voice.pid, voice.host, voice.place = int(match[2]), match[3] or voice.host, place_in(match[0])
+            voice.pid, voice.host = int(match[2]) if match[2] else voice.pid, match[3] or voice.host
+            voice.place = place_in(match[0])
             named = match[1] or match[4]
             voice.rank = int(named) if named else voice.rank
     elif first == "|" or (first == " " and "|" in text[:26]):
@@ -303,6 +306,7 @@ def _tag(voice: Voice, text: str) -> re.Match[str] | None:
         match = _HOST.match(text) if first in _HOST_BEGINS else None
         match = match or (_OBJECT.match(text) if text.startswith(("pod/", "node/")) else None)
         match = match or (_HOST_TOKEN.match(text) if voice.time_ns is not None else None)
+        match = match or (_TEST_FAILS.match(text) if ": Test " in text[:90] else None)
         if match:
             voice.host = match[1]
             return match

@@ -136,16 +136,19 @@ def _by_clock(case: Case, states: Sequence[GpuState]) -> list[Finding]:
 
 def _by_cap(case: Case, states: Sequence[GpuState]) -> list[Finding]:
     newest = {(s.host, s.uuid or s.bus_id or s.index): s for s in states}
+    most_of = hardware_findings.most_of(states, "power_limit")
     shares = {
-        key: limit / default
+        key: limit / usual
         for key, s in newest.items()
-        if (limit := s.number("power_limit")) is not None and (default := s.number("power_default"))
+        if (limit := s.number("power_limit")) is not None and (usual := s.number("power_default") or most_of(s))
     }
     low = [key for key, share in shares.items() if share < _CAPPED]
     if not low or len(low) * 2 > len(shares):
         return []
     state = newest[low[0]]
-    words = f"power limit {state.values['power_limit']} W of {state.values['power_default']} W"
+    default = state.number("power_default")
+    told = f"{default:g} W" if default else f"{most_of(state):g} W on the others"
+    words = f"power limit {state.number('power_limit'):g} W of {told}"
     return [
         _finding(
             case, state, words, Grade.SUPPORTS, [hardware_findings.value_ref(newest[key], words) for key in low[:1]]

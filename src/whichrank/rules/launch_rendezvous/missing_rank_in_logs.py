@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
+from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.launchers import ProcessExit
 from whichrank.records.events.startup import RendezvousError, StoreError, StorePassed
@@ -35,6 +36,7 @@ from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.deaths import deaths
 
 CODE = "LNCH202"
 CAUSE = "missing-rank-at-init"
@@ -69,14 +71,25 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     finding = building.tell_of(
         case, replace(_CLAIM, fix=(*_CLAIM.fix, step)), "Not every rank joined: {what}.", told, sure
     )
-    absent = _silent(case, joined, expected)
+    dead = _dead_before(case, expected - joined)
+    absent = tuple(dead) or _silent(case, joined, expected)
     if not absent:
         return [finding]
-    message = (
-        f"{wording.ranks_text(absent).capitalize()} did not join: {joined} of {expected} did, and all of them printed."
-    )
+    did = "ended before they could join" if dead else "did not join"
+    who = wording.ranks_text(absent).capitalize()
+    message = f"{who} {did}: {joined} of {expected} did{'' if dead else ', and all of them printed'}."
     others = tuple(rank for rank in range(expected) if rank not in absent)
-    return [replace(finding, subject=Subject(ranks=absent), victims=others, message=message)]
+    hosts = tuple(dict.fromkeys(ref.host for ref in dead.values() if ref.host))
+    evidence = (*dict.fromkeys(dead.values()), *finding.evidence)
+    return [replace(finding, subject=Subject(absent, hosts), victims=others, message=message, evidence=evidence)]
+
+
+def _dead_before(case: Case, missing: int) -> dict[int, Ref]:
+    """The ranks whose end the launcher told before anybody gave up waiting, where just as many are missing."""
+    gave_up = {e.ref.source: e.line for e in reversed(case.events(StoreError))}
+    ended = {d.sign.rank: d.sign.ref for d in deaths(case) if d.sign.ref.line < gave_up.get(d.sign.ref.source, 0)}
+    dead = {rank: ref for rank, ref in ended.items() if rank is not None}
+    return dict(sorted(dead.items())) if len(dead) == missing else {}
 
 
 def _of_hosts(finding: Finding, ended: Sequence[ProcessExit]) -> Finding:

@@ -100,18 +100,29 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _before_the_loss(case: Case, told: list[LossNonfinite]) -> LossNonfinite | None:
     """A value that only one rank said to be not finite, before any loss turned and before others said the like."""
     values = [e for e in case.events(LossNonfinite) if e.what == "value" and e.rank is not None]
-    values = [e for e in values if e.ref.source == told[0].ref.source]
-    if not values:
+    here = [e for e in values if e.ref.source == told[0].ref.source]
+    first = min(here, key=lambda e: e.line, default=None)
+    if first is None or first.line > min(e.line for e in told):
+        first = _at_an_earlier_step(values, told)
+    if first is None:
         return None
-    first = min(values, key=lambda e: e.line)
-    before = first.line < min(e.line for e in told)
     # The step that shows it may be logged a while later; finite ones in between say that it was over.
+    shown = min((e.line for e in told if e.ref.source == first.ref.source), default=first.line)
     between = sum(
-        int(((p.line > first.line) & (p.line < told[0].line) & (p.loss_state == FINITE)).sum())
+        int(((p.line > first.line) & (p.line < shown) & (p.loss_state == FINITE)).sum())
         for p in case.progress
         if p.source == first.ref.source
     )
-    return first if before and between <= _NEAR else None
+    return first if between <= _NEAR else None
+
+
+def _at_an_earlier_step(values: list[LossNonfinite], told: list[LossNonfinite]) -> LossNonfinite | None:
+    """The value of one rank at a lower step than any loss that turned, and than the values of the others."""
+    turned = [e.step for e in told if e.step is not None and e.step >= 0]
+    counted = [(e.step, e) for e in values if e.step is not None and e.step >= 0]
+    step, first = min(counted, key=lambda each: each[0], default=(0, None))
+    others = [at for at, e in counted if first is not None and e.rank != first.rank]
+    return first if turned and step < min([*turned, *others]) else None
 
 
 def _norm_of_one(case: Case) -> LossNonfinite | None:

@@ -33,6 +33,7 @@ from whichrank.timeline.job_state.interrupted import waits
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
+    from whichrank.records.nccl import CommEnd
     from whichrank.records.ras import RasReport
     from whichrank.timeline.case import Case
 
@@ -74,8 +75,8 @@ def finish(case: Case) -> Finish | None:
         if event.ref.source not in told and event.how in ("words", "exit", "accounted", *leaves)
     ]
     said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
-    if leaves and (left := _all_left(case)) is not None:
-        said.append(left)
+    if leaves:
+        said += [left for left in (_all_left(case), _all_destroyed(case)) if left is not None]
     if any(event.how == "accounted" for event in case.events(RunFinished)):
         # Slurm says that the job completed: a step that was cancelled or a task that was killed was not the training.
         fatal = [event for event in fatal if not isinstance(event, JobEnded | ProcessExit)]
@@ -152,6 +153,28 @@ def _all_left(case: Case) -> Finish | None:
     left = {s.rank: s for s in case.sightings if s.signature == _NOT_DESTROYED and s.rank is not None}
     last = max(left.values(), key=lambda seen: seen.line, default=None)
     return _of_event(last) if last is not None and left.keys() == set(range(case.world)) else None
+
+
+def _all_destroyed(case: Case) -> Finish | None:
+    """The last word of a job in which each process destroyed all its communicators: who fails or waits does not."""
+    processes = [process for process in case.nccl if process.inits]
+    kept = any({i.comm for i in p.inits} - {e.comm for e in p.ends if _destroyed(e)} for p in processes)
+    if kept or len(processes) < max((i.nranks for p in processes for i in p.inits), default=1):
+        return None
+    last, end = max(
+        ((p, e) for p in processes for e in p.ends if _destroyed(e)), key=lambda at: (at[0].source, at[1].line)
+    )
+    words = f"comm {end.comm} rank {end.rank} nranks {end.nranks} - Destroy COMPLETE"
+    return Finish(
+        Ref(last.source, f"line {end.line}", words, case.people.rank_of(last.pid, last.host)),
+        last.source,
+        end.line,
+        None,
+    )
+
+
+def _destroyed(end: CommEnd) -> bool:
+    return end.kind == "destroy" and end.phase == "complete"
 
 
 def _of_event(event: Event) -> Finish:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, RANGE_WITHIN, Row, ranges, shares
+from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, RANGE_WITHIN, Row, ranges, shares, slots
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.prefixes import Clock, clock_of, listen, prefix_of
 from whichrank.evidence.text.text_file import is_text, lowered
@@ -74,18 +74,25 @@ _VALUES = {
     "bus_id": re.compile(r"\bbus_?id\s?[=:]\s?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f.]{2,4})", re.IGNORECASE),
 }
 _RANK_WITHIN = re.compile(rf"rank{_IS}\d|rank (?<=global rank )\d")
-_INTRODUCED = re.compile(r"rank \d{1,7}(?:(?: of |/)\d{1,7})?[,;(]{0,2} \(?(?:local|world|gpu|pid|host|node|on )")
+_INTRODUCED = re.compile(
+    r"rank \d{1,7}(?:(?: of |/)\d{1,7})?[,;(]{0,2} \(?(?:local|world|gpu|pid|host|node|on |device cuda)"
+)
 """In lower case: what stands in every line that says a rank and where it runs, found sooner than that itself."""
 _INTRODUCES = re.compile(
     r"(?<![\w-])rank (?P<rank>\d{1,7})(?:(?: of |/)\d{1,7})?"
-    r"(?P<items>(?:[,;(]{0,2} \(?(?:local[_ ]rank|world[_ ]size|gpu|pid|host|hostname|node|on) [\w.:-]{1,80}){1,6})",
+    r"(?P<items>(?:[,;(]{0,2} \(?(?:local[_ ]rank|world[_ ]size|gpu|device|pci|bus|pid|host|hostname|node|on)"
+    r" [\w.:-]{1,80}){1,6})",
     re.IGNORECASE,
 )
 """`rank 5 local_rank 1 pid 4410 host node7`, `rank 2 of 4 on node3`, `rank 5 (node n7)`, `[n7 rank 5 pid 4410]`,
 `[n7] rank 5 pid 4410`."""
 _HOST_BEFORE = re.compile(rf"\[(?=\S{{0,80}}[\d-])({HOST})(?: |\]:? )rank \d")
-_ITEM = re.compile(r"(local[_ ]rank|gpu|pid|host|hostname|node|on) ([\w.:-]{1,80})", re.IGNORECASE)
-_ITEM_OF = {"local rank": "local_rank", "hostname": "host", "node": "host", "on": "host"}
+_ITEM = re.compile(
+    r"(local[_ ]rank|gpu|device|pci|bus|pid|host|hostname|node|on) (?:cuda:(?=\d))?([\w.:-]{1,80})", re.IGNORECASE
+)
+_ITEM_OF = {"local rank": "local_rank", "hostname": "host", "node": "host", "on": "host", "device": "gpu",
+            "pci": "bus_id", "bus": "bus_id"}  # fmt: skip
+_BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?")
 _WORLD = re.compile(r"WORLD INFO DICT: \{([^{}]{1,400000})\}|global_rank_mapping=[^{}]{0,40}\{([^{}]{1,400000})\}")
 _DEEPSPEED = ("WORLD INFO DICT", "global_rank_mapping=", "spawned with command")
 _SLOTS = re.compile(r"['\"]([\w.-]{1,253})['\"]: \[([\d, ]{1,2000})\]")
@@ -99,7 +106,7 @@ _AGENT = re.compile(
     r"\bglobal_ranks=\[(\d{1,7}(?:, ?\d{1,7}){0,63})\]|\bgroup_rank=(\d{1,6})\b.{1,80}\blocal_world_size[ =](\d{1,2})\b"
 )
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
-_NEEDED = (b"rank", b"globalid", b" each", b" per node", b" per host")
+_NEEDED = (b"rank", b"globalid", b" each", b" per node", b" per host", b"mpirun", b"mpiexec")
 """One of these stands in every list."""
 _NO_MAP = (".py", ".rst", ".html", ".json", ".yaml", ".yml")
 
@@ -192,7 +199,8 @@ def rows(text: str) -> list[Row]:
         list(_processes(lines)) if "RANK=" in text else [],
         _by_deepspeed(lines) if any(map(text.__contains__, _DEEPSPEED)) else [],
         ranges(lines) if RANGE_WITHIN.search(text) else [],
-        shares(lines) if " each" in low or " per " in low else [],
+        shares(lines) if " each" in low or " per " in low or "rank = " in low or "rank=" in low else [],
+        slots(lines) if "mpirun" in low or "mpiexec" in low else [],
         _by_agent(lines) if "group_rank=" in low else [],
     )
     return max(shapes, key=len)
@@ -278,7 +286,7 @@ def _words_and_values(line: str) -> dict[str, str]:
     for word, value in _ITEM.findall(match["items"]) if match else ():
         name = _ITEM_OF.get(word.lower(), word.lower())
         is_host = value[:1].isalpha() and re.search(r"[\d-]", value) is not None
-        if is_host if name == "host" else value.isdecimal():
+        if is_host if name == "host" else _BUS.fullmatch(value) if name == "bus_id" else value.isdecimal():
             found.setdefault(name, value.rstrip(".:"))
     return found
 
@@ -289,8 +297,8 @@ def _slots(lines: list[tuple[int, str]]) -> Iterator[Row]:
     if world is None:
         return
     count = 0
-    for host, slots in _SLOTS.findall(world[1] or world[2]):
-        for local, slot in enumerate(slots.replace(",", " ").split()):
+    for host, given in _SLOTS.findall(world[1] or world[2]):
+        for local, slot in enumerate(given.replace(",", " ").split()):
             told = {"rank": str(count), "gpu": slot} if world[1] else {"rank": slot}
             yield number, line, {**told, "host": host, "local_rank": str(local)}
             count += 1

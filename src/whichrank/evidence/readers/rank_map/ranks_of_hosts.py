@@ -1,4 +1,5 @@
-"""Hosts with all of their ranks: `node1 (ranks 0-7), node2 (ranks 8-15)`, `32 ranks on node1..node4, 8 each`."""
+"""Hosts with all of their ranks: `node1 (ranks 0-7), node2 (ranks 8-15)`, `32 ranks on node1..node4, 8 each`, `rank =
+node*8 + local, nodes node1 node2`, `mpirun -H node1:8,node2:8`."""
 
 from __future__ import annotations
 
@@ -17,6 +18,13 @@ RANGE_WITHIN = re.compile(r"ranks? ?[:=]? ?\[?\d{1,7} ?(?:-|\.\.|–|to) ?\d")
 _EACH = re.compile(
     r"\b(\d{1,2}) (?:GPUs?|ranks?|proc(?:esse)?s|workers)? ?(?:each|per (?:node|host|machine))\b", re.IGNORECASE
 )
+_FORMULA = re.compile(r"\brank ?= ?(?:(\d{1,2}) ?[*x] ?node\w{0,9}|node\w{0,9} ?[*x] ?(\d{1,2})) ?\+", re.IGNORECASE)
+"""`rank = 8*node + local`, `rank = node_rank * 8 + gpu`."""
+_BY_MPI = re.compile(
+    r"\bmpi(?:run|exec)\b[^\n]{0,300}? (?:-H|--?host)[ =]([\w.-]{1,63}:\d{1,2}(?:,[\w.-]{1,63}:\d{1,2}){1,255})(?=\s|$)"
+)
+_SPREAD = re.compile(r"by-?node|ppr:|-map-by node|-N \d|-npernode|-rank-by")
+"""What lets MPI count its ranks in another order than host by host."""
 _IN_ORDER = re.compile(r"\bin (?:this |that )?order\b|\bnode[ _]ranks? 0 ?(?:\.\.|-|to|,)|\brank ?= ?\d", re.IGNORECASE)
 _IN_ALL = re.compile(r"\b(\d{1,6}) (?:ranks|GPUs|processes)\b", re.IGNORECASE)
 _SPAN = re.compile(
@@ -60,19 +68,33 @@ def shares(lines: list[tuple[int, str]]) -> list[Row]:
     """Hosts in the order of their ranks, with as many each: only where one line says all of it."""
     for number, whole in lines:
         line = whole[:_LINE]
-        each = _EACH.search(line)
-        hosts = _hosts_in(line) if each else []
-        count = int(each[1]) if each else 0
+        formula, each = _FORMULA.search(line), _EACH.search(line)
+        hosts = _hosts_in(line) if formula or each else []
+        count = int(formula[1] or formula[2]) if formula else int(each[1]) if each else 0
         if not 0 < count <= _MOST_OF_HOST or len(hosts) < 2:
             continue
         in_all = {int(number) for number in _IN_ALL.findall(line)}
-        if _IN_ORDER.search(line) or count * len(hosts) in in_all:
-            places = ((host, local) for host in hosts for local in range(count))
-            return [
-                (number, line, {"rank": str(rank), "host": host, "local_rank": str(local)})
-                for rank, (host, local) in enumerate(places)
-            ]
+        if formula or _IN_ORDER.search(line) or count * len(hosts) in in_all:
+            return _in_order(number, line, [(host, count) for host in hosts])
     return []
+
+
+def slots(lines: list[tuple[int, str]]) -> list[Row]:
+    """Hosts with the slots that MPI fills one after the other."""
+    started = [(number, line, match) for number, line in lines if (match := _BY_MPI.search(line))]
+    if len(started) != 1 or _SPREAD.search(started[0][1]):
+        return []
+    number, line, match = started[0]
+    given = [(host, int(count)) for host, _, count in (place.rpartition(":") for place in match[1].split(","))]
+    return _in_order(number, line[:_LINE], given)
+
+
+def _in_order(number: int, line: str, hosts: list[tuple[str, int]]) -> list[Row]:
+    places = ((host, local) for host, count in hosts for local in range(min(count, _MOST_OF_HOST)))
+    return [
+        (number, line, {"rank": str(rank), "host": host, "local_rank": str(local)})
+        for rank, (host, local) in enumerate(places)
+    ]
 
 
 def _hosts_in(line: str) -> list[str]:
