@@ -176,6 +176,17 @@ class ProcessStack(Struct, frozen=True):
     """What its main thread was handling, where `whichrank run` asked it."""
 
 
+_CRASHES = tuple(
+    f"Fatal Python error: {what}"
+    for what in ("Segmentation fault", "Bus error", "Illegal instruction", "Floating-point exception")
+)
+
+
+def is_crash(stack: ProcessStack) -> bool:
+    """Whether it shows where the process crashed: no look at what it was held up in."""
+    return stack.reason.startswith(_CRASHES)
+
+
 def main_thread(stack: ProcessStack) -> ThreadStack | None:
     """The thread that runs the script."""
     return next((thread for thread in stack.threads if thread.main), None)

@@ -21,7 +21,7 @@ from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.watchdog import DumpSignal, WatchdogTimeout
 from whichrank.records.log import Progress
 from whichrank.records.outline import Outline
-from whichrank.records.stack import Handling, ProcessStack, main_thread
+from whichrank.records.stack import Handling, ProcessStack, is_crash, main_thread
 from whichrank.records.variables import Variables
 from whichrank.timeline.clocks.collectives import Clock, align
 from whichrank.timeline.clocks.hosts import refined
@@ -244,7 +244,7 @@ class Case(Struct, dict=True):
             return {}
         from whichrank.timeline.job_state.activity import at_one_line, of_moving, of_native, of_process
 
-        found = {rank: of_process(stack) for rank, stack in self.stacks.items()}
+        found = {rank: of_process(stack) for rank, stack in self.stacks.items() if not is_crash(stack)}
         found = {r: of_native(found[r], self.natives[r]) if r in self.natives else found[r] for r in found}
         moved = {event.rank for event in self.events(Moved)}
         found = {r: of_moving(found[r], self.stacks[r]) if r in moved else found[r] for r in found}

@@ -328,7 +328,7 @@ def test_a_host_is_called_by_its_name_where_a_table_has_it(tmp_path, table, host
 
 # -- runs that ended well
 
-WARNS = 'g2201:8121:8121 [0] rccl/src/init.cpp:126 NCCL WARN Missing "HSA_FORCE_FINE_GRAIN_PCIE=1" from environment which can lead to low RCCL performance, system instablity or hang!\n[0] it 100 loss 3.114\n[0] it 20000 loss 1.502\n'
+WARNS = "UserWarning: Detected different devices in the system: NVIDIA A10, NVIDIA L4. Please make sure to set `CUDA_DEVICE_ORDER=PCI_BUS_ID`\n[0] it 100 loss 3.114\n[0] it 20000 loss 1.502\n"
 
 
 def test_a_warning_of_a_run_that_completed_is_not_the_verdict(tmp_path):

@@ -19,6 +19,8 @@ from whichrank.timeline.identity.groups import Sorted
 
 # Pending meetings kept per group: the head decides, the next ones show order and running ahead.
 KEEP_PENDING = 8
+_LONG_NS = 10_000_000_000
+"""Dumps of one moment are not written further apart than this."""
 _BLOCK = 4096
 
 
@@ -161,10 +163,22 @@ def _unfinished(lineup: Lineup, table: Attendance, different: Bools, proven: int
     aborted = np.logical_or.reduceat(lineup.aborted[table.row], table.start)
     # Finished on one member of a synchronising operation and agreed by all: the others' dumps
     # were only taken before they noticed.
-    noticed_late = any_done & ~different & ~aborted & (table.seq[table.start] <= proven)
+    noticed_late = any_done & ~all_done & ~different & ~aborted & (table.seq[table.start] <= proven)
+    for index in np.flatnonzero(noticed_late)[-KEEP_PENDING:].tolist():
+        noticed_late[index] = not _open_for_long(lineup, table, table.lines(index))
     unfinished = ~all_done & ~noticed_late
     found: list[int] = np.flatnonzero(unfinished)[:KEEP_PENDING].tolist()
     return found
+
+
+def _open_for_long(lineup: Lineup, table: Attendance, part: slice) -> bool:
+    """Whether a member's dump was written long after others had finished and gone on to what is still open there: a
+    dump asks the GPU once more, so it would know."""
+    done, rows, ranks = table.done[part], table.row[part], table.rank[part]
+    ended = lineup.completed[rows[done]]
+    written = [lineup.mtime.get(rank, 0) for rank in ranks[~done].tolist()]
+    went_on = bool((~table.done[part.stop :]).any())
+    return went_on and bool((ended > 0).all()) and max(written) - int(ended.max()) > _LONG_NS
 
 
 def _draft(group: int, table: Attendance, index: int) -> _Draft:

@@ -86,6 +86,7 @@ def held_up(case: Case) -> list[Held]:
     """Ranks that are held up in host code while others wait, with what holds them."""
     suspects, victims = suspects_by_record(case)
     doing = {rank: activity for rank, activity in case.activities.items() if activity.doing in HELD_UP}
+    doing = {rank: activity for rank, activity in doing.items() if not _as_others_wait(case, rank, victims)}
     found = [Held(rank, doing[rank], victims, "dumps") for rank in suspects if rank in doing]
     if found or any(t.hangs for t in case.troubles if t.shape not in ("stopped", "lost", "undecided")):
         return found
@@ -104,6 +105,16 @@ def held_up(case: Case) -> list[Held]:
         late = [rank for rank in doing if rank not in standing.waiting and rank not in standing.ahead]
         return [Held(rank, doing[rank], timed_out, "watchdog") for rank in late if len(late) <= len(timed_out)]
     return []
+
+
+def _as_others_wait(case: Case, rank: int, victims: Sequence[int]) -> bool:
+    """Whether it stands at the line of its own code where ranks stand that are known to wait: it may wait there too."""
+    if case.activities[rank].doing != "user":
+        return False
+    from whichrank.timeline.job_state.activity import way  # many patterns: only where there is a stack
+
+    mine = way(case.stacks[rank])
+    return any(other in case.activities and way(case.stacks[other]) == mine for other in victims if other != rank)
 
 
 def _all_may_work(case: Case, named: Sequence[int], waiting: Sequence[int]) -> bool:

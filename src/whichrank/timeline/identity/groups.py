@@ -7,8 +7,10 @@ seen in the group, completed by what the sizes of its collectives say.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +20,7 @@ from whichrank.timeline.collectives.signature import bare_name, numels
 
 # What a file claims of the number of ranks is believed up to here.
 MOST_RANKS = 1 << 20
+_NUMBER = re.compile(r"\d+")
 
 
 class Group(Struct, frozen=True):
@@ -32,8 +35,8 @@ class Group(Struct, frozen=True):
 
     @property
     def kind(self) -> tuple[str, int]:
-        """Groups of one kind do the same work for different ranks: all tp groups, all dp groups."""
-        return self.desc, len(self.members)
+        """Groups of one kind do the same work for different ranks: all tp groups, `stage0` and `stage1`."""
+        return _unnumbered(self.desc), len(self.members)
 
     @property
     def title(self) -> str:
@@ -41,6 +44,11 @@ class Group(Struct, frozen=True):
         if self.desc and self.desc != "undefined":
             return self.desc if self.desc == "default_pg" or not self.name else f"{self.desc} group {self.name}"
         return f"group {self.name}" if self.name else "the default group"
+
+
+@lru_cache(maxsize=4096)
+def _unnumbered(desc: str) -> str:
+    return _NUMBER.sub("#", desc)
 
 
 def with_members(dumps: Sequence[Dump], told: Sequence[GroupMembers]) -> Sequence[Dump]:

@@ -213,7 +213,7 @@ def at_one_line(activities: Mapping[int, Activity], stacks: Mapping[int, Process
     """The same, where most ranks came by one way to one line, below which they are in C code, and others did not: those
     wait for their GPUs, and so does everybody else who is in C code, unless the code says that it does something else.
     No frame of Python shows it: `loss.item()` has none."""
-    native = {rank: _way(stacks[rank]) for rank in activities if in_native_code(stacks[rank])}
+    native = {rank: way(stacks[rank]) for rank in activities if in_native_code(stacks[rank])}
     (crowd, most), *_ = Counter(native.values()).most_common(1) or [((), 0)]
     if most < 2 or most * 2 <= len(activities) or most == len(activities):
         return dict(activities)
@@ -221,7 +221,7 @@ def at_one_line(activities: Mapping[int, Activity], stacks: Mapping[int, Process
     return {r: replace(a, doing="waiting", presumed=True) if r in waits else a for r, a in activities.items()}
 
 
-def _way(stack: ProcessStack) -> tuple[tuple[str, int], ...]:
+def way(stack: ProcessStack) -> tuple[tuple[str, int], ...]:
     """The lines of the training code through which the main thread came to where it is."""
     thread = main_thread(stack)
     return tuple((frame.file, frame.line) for frame in thread.frames if is_user_frame(frame)) if thread else ()

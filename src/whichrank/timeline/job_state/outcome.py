@@ -42,6 +42,8 @@ _FATAL: tuple[type[Event], ...] = (
     MonitoredBarrierFailed, GlooTimeout, JobEnded, CudaError, NcclError, HostOutOfMemory,
     DataloaderWorkerDied, NodeSilent, ActorDied,
 )  # fmt: skip
+_ENDINGS = (WatchdogTimeout, WatchdogTerminated, ElasticFailure, ProcessExit, JobEnded, NodeSilent, ActorDied)
+"""Behind these no rank says that it is done."""
 _NOT_DESTROYED = "torch-not-destroyed"
 _TERMINATED = (15, 143)
 _COUNTED_ON = 3
@@ -56,11 +58,13 @@ class Finish(Struct, frozen=True):
     source: str
     line: int
     time_ns: int | None
+    by_all: bool = False
+    """Whether every rank says so: who says it in another output than its errors has got over them."""
 
 
 def finish(case: Case) -> Finish | None:
     """Where the newest attempt says that it ended well, if nothing contradicts it."""
-    if not case.progress and not case.events(RunFinished):
+    if not case.progress and not case.log_events:
         return None
     if watched := next((event for event in case.events(RunFinished) if event.how == "watched"), None):
         return _of_event(watched)  # whatever stood still on the way has gone on
@@ -69,14 +73,12 @@ def finish(case: Case) -> Finish | None:
     fatal = failures(case)
     # A server takes the same leave when one of its processes died.
     leaves = () if fatal or case.index.roots else ("shutdown",)
-    said = [
-        _of_event(event)
-        for event in case.events(RunFinished)
-        if event.ref.source not in told and event.how in ("words", "exit", "accounted", *leaves)
-    ]
+    spoken = [event for event in case.events(RunFinished) if event.ref.source not in told]
+    spoken = [event for event in spoken if event.how in ("words", "exit", "accounted", *leaves)]
+    by_all = {event.rank for event in spoken if event.how == "words"} >= set(range(max(case.world, 1)))
+    said = [_of_event(event, by_all=by_all) for event in spoken]
     said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
-    if leaves:
-        said += [left for left in (_all_left(case), _all_destroyed(case)) if left is not None]
+    said += [left for left in (_all_left(case) if leaves else None, _all_destroyed(case)) if left is not None]
     if any(event.how == "accounted" for event in case.events(RunFinished)):
         # Slurm says that the job completed: a step that was cancelled or a task that was killed was not the training.
         fatal = [event for event in fatal if not isinstance(event, JobEnded | ProcessExit)]
@@ -161,24 +163,19 @@ def _all_destroyed(case: Case) -> Finish | None:
     kept = any({i.comm for i in p.inits} - {e.comm for e in p.ends if _destroyed(e)} for p in processes)
     if kept or len(processes) < max((i.nranks for p in processes for i in p.inits), default=1):
         return None
-    last, end = max(
-        ((p, e) for p in processes for e in p.ends if _destroyed(e)), key=lambda at: (at[0].source, at[1].line)
-    )
+    ends = ((process, end) for process in processes for end in process.ends if _destroyed(end))
+    last, end = max(ends, key=lambda at: (at[0].source, at[1].line))
     words = f"comm {end.comm} rank {end.rank} nranks {end.nranks} - Destroy COMPLETE"
-    return Finish(
-        Ref(last.source, f"line {end.line}", words, case.people.rank_of(last.pid, last.host)),
-        last.source,
-        end.line,
-        None,
-    )
+    ref = Ref(last.source, f"line {end.line}", words, case.people.rank_of(last.pid, last.host))
+    return Finish(ref, last.source, end.line, None, by_all=True)
 
 
 def _destroyed(end: CommEnd) -> bool:
     return end.kind == "destroy" and end.phase == "complete"
 
 
-def _of_event(event: Event) -> Finish:
-    return Finish(event.ref, event.ref.source, event.line, event.time_ns or event.after_ns)
+def _of_event(event: Event, *, by_all: bool = False) -> Finish:
+    return Finish(event.ref, event.ref.source, event.line, event.time_ns or event.after_ns, by_all)
 
 
 def _last_step(progress: Progress) -> Finish | None:
@@ -218,6 +215,8 @@ def _speaking(case: Case) -> set[str]:
 def _contradicts(event: Event, mark: Finish, speaking: Collection[str]) -> bool:
     """Whether a failure came behind the words; of another file only where no time says that it came before, or where
     nothing says that the words are the job's."""
+    if mark.by_all and event.ref.source != mark.source and None in (event.about_ns, mark.time_ns):
+        return isinstance(event, _ENDINGS)
     if event.ref.source != mark.source and mark.source not in speaking:
         return True
     if event.ref.source == mark.source and not (event.time_ns and mark.time_ns and event.time_ns != mark.time_ns):

@@ -131,7 +131,10 @@ def _is_plausible(counts: tuple[int, ...]) -> bool:
 
 
 def _plain(case: Case) -> list[Finding]:
-    """Gloo's and NCCL's transports notice a size that they do not expect, and name nobody."""
+    """Gloo's and NCCL's transports notice a size that they do not expect, and name nobody; where dumps show who called
+    something else, that is why."""
+    if case.has_dumps and any(trouble.ranks for trouble in case.troubles):
+        return []
     plain = [*statements.of_kind(case, GlooMismatch), *statements.said_by_nccl(case, *_TRUNCATED)]
     more = statements.beside(plain, statements.known(case, CAUSE))
     signs: list[Statement] = [*plain, *more]

@@ -115,6 +115,10 @@ def _message(case: Case, trouble: Trouble, where: str) -> str:
     missing = wording.culprits_text(case, trouble.ranks).capitalize()
     if trouble.shape == "lost":
         verb = "has" if len(trouble.ranks) == 1 else "have"
+        if trouble.meeting.finished:
+            done, stuck = (wording.ranks_text(sorted(r)) for r in (trouble.meeting.finished, trouble.meeting.pending))
+            place = where[0].upper() + where[1:]
+            return f"{place} finished on {done} and never on {stuck}; {missing.lower()} left no dump."
         return f"{missing} {verb} not reached {where}, where {waiting}, and {_dump_of(case, trouble.ranks)}."
     last = wording.last_entry(wording.lineup_of(case), trouble.ranks[0])
     after = f"; the last it issued was {last.quote}" if last else ""
@@ -133,11 +137,9 @@ def _alternatives(trouble: Trouble) -> tuple[Alternative, ...]:
     if trouble.shape == "undecided" and not trouble.candidates:
         offers = [("collective-stalled", "all may have come, and the network or a GPU does not answer")]
     elif trouble.shape == "lost":
-        offers = [
-            ("rank-killed", "its process may be gone"),
-            ("rank-frozen", "a stopped process writes no dump"),
-            _OUT_OF_DATA,
-        ]
+        offers = [("rank-killed", "its process may be gone"), ("rank-frozen", "a stopped process writes no dump")]
+        # It has come, and its GPU does not go on: what only its code waits for does not do that.
+        offers = offers[::-1] if trouble.meeting.finished else [*offers, _OUT_OF_DATA]
     elif len(trouble.ranks) > 1:
         offers = [
             _IN_HOST_CODE,

@@ -12,7 +12,7 @@ from whichrank.timeline.collectives.channels import direction
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.program import Deviation, Programs, place_of
-from whichrank.timeline.collectives.troubles.disagreement import LOOK_BACK, sibling_votes
+from whichrank.timeline.collectives.troubles.disagreement import LOOK_BACK, rows_of_kind, sibling_votes
 from whichrank.timeline.collectives.troubles.loops import fork
 from whichrank.timeline.collectives.troubles.one_line import lines_of_both, path
 from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
@@ -302,12 +302,13 @@ def _by_anotherpath(lineup: Lineup, sits: Meeting, rank: int) -> bool:
 def _voters(lineup: Lineup, programs: Programs, missed: Meeting, sits: Meeting, rank: int) -> int:
     """How many ranks of both groups (or of sibling groups) take the two in the other order than `rank`."""
     members = set(lineup.groups[sits.group].members) & set(lineup.groups[missed.group].members) - {rank}
-    count = sum(1 for r in members if r in missed.joined and r not in sits.joined)
+    found = {r for r in members if r in missed.joined and r not in sits.joined}
     first, second = programs.label(next(iter(missed.joined.values()))), programs.label(sits.joined[rank])
     for other, program in programs.labels.items():
         if other in members or other == rank:
             continue
         labels = program.tolist()
         if second in labels and first in labels and labels.index(first) < labels.index(second):
-            count += 1
-    return count
+            found.add(other)
+    before = rows_of_kind(lineup, missed)
+    return len(found | {r for r, row in sits.joined.items() if r != rank and before.get(r, row) < row})

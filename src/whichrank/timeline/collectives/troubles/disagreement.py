@@ -29,6 +29,16 @@ def sibling_votes(lineup: Lineup, group: int, seq: int) -> Counter[int]:
     return Counter(lineup.call_signature[lineup.call[mask]].tolist())
 
 
+def rows_of_kind(lineup: Lineup, meeting: Meeting) -> dict[int, int]:
+    """Rank -> its row of the same operation with the same number, in this group or in one of the same kind."""
+    kind = lineup.groups[meeting.group].kind
+    alike = [number for number, group in enumerate(lineup.groups) if group.kind == kind]
+    signature = lineup.call_signature[lineup.call]
+    same = signature == signature[next(iter(meeting.joined.values()))]
+    rows = np.flatnonzero(np.isin(lineup.group, alike) & (lineup.seq == meeting.seq) & same & ~lineup.p2p)
+    return dict(zip(lineup.rank[rows].tolist(), rows.tolist(), strict=True))
+
+
 def odd_ranks(programs: Programs, meeting: Meeting) -> tuple[tuple[int, ...], bool, bool]:
     """The deviating ranks, whether that is a tie (then all take part), and whether their own past says so too."""
     lineup = programs.lineup

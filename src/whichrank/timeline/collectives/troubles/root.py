@@ -291,7 +291,9 @@ def _message_crossed(message: Meeting, collective: Meeting, both: list[int]) -> 
 
 def _order_elsewhere(lineup: Lineup, one: Meeting, two: Meeting, besides: list[int]) -> int:
     """By how many of the other ranks `one` comes before `two`, or what stands for them in groups of the same kind."""
-    first, second = (_rows_of_kind(lineup, meeting) for meeting in (one, two))
+    from whichrank.timeline.collectives.troubles.disagreement import rows_of_kind
+
+    first, second = (rows_of_kind(lineup, meeting) for meeting in (one, two))
     both = (first.keys() & second.keys()) - set(besides)
     return sum(1 if first[rank] < second[rank] else -1 for rank in both)
 
@@ -309,13 +311,3 @@ def _order_before(lineup: Lineup, one: Meeting, two: Meeting, ranks: list[int]) 
             orders = {a < b for a, b in zip(first, second, strict=True)}
             found += 0 if len(orders) > 1 else 1 if orders.pop() else -1
     return found
-
-
-def _rows_of_kind(lineup: Lineup, meeting: Meeting) -> dict[int, int]:
-    """Rank -> its row of the same operation with the same number, in this group or in one of the same kind."""
-    kind = lineup.groups[meeting.group].kind
-    alike = [number for number, group in enumerate(lineup.groups) if group.kind == kind]
-    signature = lineup.call_signature[lineup.call]
-    same = signature == signature[next(iter(meeting.joined.values()))]
-    rows = np.flatnonzero(np.isin(lineup.group, alike) & (lineup.seq == meeting.seq) & same & ~lineup.p2p)
-    return dict(zip(lineup.rank[rows].tolist(), rows.tolist(), strict=True))
