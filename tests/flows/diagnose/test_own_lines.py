@@ -103,3 +103,31 @@ def test_what_whichrank_says_of_a_rank_is_no_word_of_that_rank(tmp_path):
     verdict = judged(tmp_path, *steps(4), f"[rank5]: {said}", *timeouts(late=5))
     assert verdict.cause != "rank-stuck-in-checkpoint"
     assert "whichrank:" not in verdict.summary
+
+
+STALLED = (
+    "[1,0]<stderr>:[2023-02-11 09:1{0}:44.120000: W horovod/common/stall_inspector.cc:107] One or more tensors were "
+    "submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for "
+    "more than 60 seconds.\n[1,0]<stderr>:Missing ranks:\n"
+    "[1,0]<stderr>:{1}: [DistributedOptimizer.Allreduce_0/grad.head.bias, Allreduce_0/grad.head.weight]"
+)
+SHUT_DOWN = (
+    "[1,{0}]<stderr>:Traceback (most recent call last):\n"
+    "[1,{0}]<stderr>:horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. This was caused by an "
+    "exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks "
+    "finished execution."
+)
+ABORTED = "mpirun noticed that process rank 4 with PID 871 on node va-03 exited on signal 6 (Aborted)."
+
+
+def test_ranks_that_horovod_shut_down_lost_the_one_that_its_report_misses(tmp_path):
+    busy = "[1,2]<stdout>:writing checkpoint shards to /scratch/run7"
+    stalls = [STALLED.format(minute, 2) for minute in range(3)]
+    verdict = judged(tmp_path, busy, *stalls, *map(SHUT_DOWN.format, (1, 4, 6)), ABORTED)
+    assert (verdict.cause, verdict.culprits.ranks, verdict.category) == ("rank-stuck-in-checkpoint", (2,), "hang")
+
+
+def test_ranks_that_horovod_shut_down_lost_the_one_that_raised(tmp_path):
+    raised = "[1,3]<stderr>:Traceback (most recent call last):\n[1,3]<stderr>:KeyError: 'labels'"
+    verdict = judged(tmp_path, raised, *map(SHUT_DOWN.format, (1, 4, 6)), ABORTED)
+    assert (verdict.cause, verdict.culprits.ranks) == ("rank-exception", (3,))

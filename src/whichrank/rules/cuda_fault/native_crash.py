@@ -70,11 +70,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return building.SILENT
     lost = lost_a_peer(case)
     spared, thrown = _without_loss(case, lost), _thrown(case)
-    told = [s for s in statements.of_kind(case, NativeCrash) if _is_own(case, s, spared, thrown)]
+    told = [s for s in statements.of_kind(case, NativeCrash) if _is_own(case, s, lost, spared, thrown)]
     died = [d for d in deaths.deaths(case) if d.signal in _CRASHES]
     # An agent tells all to end, also those that have died already.
     dead = [d.sign for d in died if not d.by_launcher or d.sign.rank in spared]
-    dead = [s for s in dead if _is_own(case, s, spared, thrown) and not deaths.follows_the_end(case, s)]
+    dead = [s for s in dead if _is_own(case, s, lost, spared, thrown) and not deaths.follows_the_end(case, s)]
     told, dead = _on_their_own(case, told, lost), _on_their_own(case, dead, lost)
     told += statements.beside([*told, *dead], statements.known(case, CAUSE))
     signs = statements.first_to_fail([*told, *dead])
@@ -138,13 +138,15 @@ def _signal(sign: Statement) -> int | None:
     return code - 128 if number is None and code is not None and code > 128 else number
 
 
-def _is_own(case: Case, sign: Statement, spared: set[int], thrown: dict[str, list[int]]) -> bool:
+def _is_own(case: Case, sign: Statement, lost: set[int], spared: set[int], thrown: dict[str, list[int]]) -> bool:
     """Not a SIGKILL or SIGTERM, and no abort that something else explains."""
     number = _signal(sign)
     if number not in (None, *_CRASHES) or any(words in sign.ref.quote for words in _NOT_OWN):
         return False
     if number in deaths.NATIVE or sign.rank in spared:
         return True
+    if sign.rank in lost:
+        return False
     line = sign.event.line if sign.event is not None else 0
     if any(0 <= line - above <= _NEAR for above in thrown.get(sign.ref.source, ())):
         return False

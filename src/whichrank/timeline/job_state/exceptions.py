@@ -37,7 +37,7 @@ _LOSS_WORDS = (
     "waiting for clients", "Socket Timeout", "store based barrier", "store_based_barrier", "Failed to recv",
     "Connection was likely closed", "Broken pipe", "monitoredBarrier", "Timed out waiting", "ncclUniqueId",
     "Stop_waiting response is expected", "connectFullMesh", "Timed out initializing process group", "TCPStore",
-    "rendezvous", "timeout caused pair closure",
+    "rendezvous", "timeout caused pair closure", "Horovod has been shut down",
 )  # fmt: skip
 _KNOWN_WORDS = (
     "out of memory", "CUDA error:", "HIP error:", "cuda runtime error (", "device-side assert",
