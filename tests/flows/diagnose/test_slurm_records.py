@@ -101,3 +101,32 @@ def test_a_traceback_is_not_outvoted(tmp_path):
         "RuntimeError: shapes differ\n"
     )
     assert diagnose([tmp_path]).verdict.category == "crash"
+
+
+REQUEUED = """\
+JobID              State ExitCode        NodeList
+------------ ----------- -------- ---------------
+{}"""
+
+
+@pytest.mark.parametrize(
+    ("states", "ends"),
+    [
+        (("NODE_FAIL", "COMPLETED"), ["accounted"]),
+        (("PREEMPTED", "TIMEOUT"), ["time limit"]),
+        (("PREEMPTED", "PREEMPTED", "COMPLETED"), ["accounted"]),
+        (("PREEMPTED", "RUNNING"), ["preemption"]),
+    ],
+)
+def test_the_last_attempt_of_a_job_that_was_requeued_counts(tmp_path, states, ends):
+    rows = "".join(
+        f"40417        {s:>11}      0:0     gpu[17-18]\n40417.batch  {s:>11}      0:0  gpu17\n" for s in states
+    )
+    said = told(tmp_path, REQUEUED.format(rows))
+    assert [event.how if isinstance(event, RunFinished) else event.reason for event in said] == ends
+
+
+def test_two_components_of_one_job_are_no_attempts(tmp_path):
+    rows = "40417+0          TIMEOUT      0:0           gpu17\n40417+1        COMPLETED      0:0           gpu18\n"
+    (ended,) = told(tmp_path, REQUEUED.format(rows))
+    assert isinstance(ended, JobEnded)

@@ -26,12 +26,15 @@ _SHOWN = re.compile(r"\b(JobId|JobState|ExitCode|NodeList)=(\S{1,500})")
 _ENDS = {"TIMEOUT": "time limit", "DEADLINE": "deadline", "PREEMPTED": "preemption", "NODE_FAIL": "NODE FAILURE",
          "BOOT_FAIL": "NODE FAILURE", "CANCELLED": "cancelled"}  # fmt: skip
 _MEMORY = ("OUT_OF_MEMORY", "OUT_OF_ME+")
+_UNDER_WAY = ("RUNNING", "PENDING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED", "RESIZING", "CONFIGURING", "COMPLETING")
 _OF_SLURM = ("batch", "extern", "interactive")
 
 
 class _Row(Struct, frozen=True):
     """What is said of a job, or of one of its steps."""
 
+    name: str
+    """The job with its component, where it has several."""
     job: str
     step: str
     state: str
@@ -52,7 +55,7 @@ def read(item: Item) -> Reading:
     rows = _rows(item)
     if len({row.job for row in rows}) != 1:
         return Reading([], "ignored", "no records of one Slurm job in it")
-    return Reading([*_told(item.label, rows)], "complete")
+    return Reading([*_told(item.label, _of_last_attempt(rows))], "complete")
 
 
 class _Table(Struct):
@@ -95,7 +98,7 @@ def _rows(item: Item) -> list[_Row]:
 
 def _shown(said: dict[str, str], number: int) -> _Row:
     quote = " ".join(f"{key}={value}" for key, value in said.items())[:300]
-    return _Row(said["JobId"], "", said["JobState"], said["ExitCode"], said["NodeList"], number, quote)
+    return _Row(said["JobId"], said["JobId"], "", said["JobState"], said["ExitCode"], said["NodeList"], number, quote)
 
 
 def _row(cells: dict[str, str], number: int, line: str) -> _Row | None:
@@ -104,9 +107,18 @@ def _row(cells: dict[str, str], number: int, line: str) -> _Row | None:
     if known is None or not state[:1].isupper():
         return None
     nodes = cells.get("nodelist", "")
-    return _Row(
-        known[1], known[2] or "", state.split()[0], cells.get("exitcode", ""), nodes, number, line.strip()[:300]
-    )
+    name, step, code = known[0].partition(".")[0], known[2] or "", cells.get("exitcode", "")
+    return _Row(name, known[1], step, state.split()[0], code, nodes, number, line.strip()[:300])
+
+
+def _of_last_attempt(rows: list[_Row]) -> list[_Row]:
+    """Without the attempts before the last: `sacct -D` lists a job once for each time that it was requeued.
+
+    All of them where the last one has not ended."""
+    whole = [at for at, row in enumerate(rows) if not row.step]
+    components = {rows[at].name for at in whole}
+    ended = len(components) == 1 and rows[whole[-1]].state not in _UNDER_WAY
+    return rows[whole[-1] :] if ended else rows
 
 
 def _told(label: str, rows: list[_Row]) -> list[Event]:
