@@ -151,3 +151,34 @@ def test_a_log_that_ends_while_a_rank_is_on_its_way_accuses_nobody(tmp_path):
     assert diagnose([tmp_path], jobs=1).verdict.culprits.ranks == ()
     (tmp_path / "job.log").write_text("".join([on_its_way, *here]))
     assert diagnose([tmp_path], jobs=1).verdict.culprits.ranks == (2,)
+
+
+LOCKED = (
+    "Thread 0x00007f6005a18b80 (most recent call first):\n"
+    '  File "/job/train.py", line 27 in acquire\n'
+    '  File "/job/train.py", line 5 in main\n'
+)
+REDUCING = (
+    "Thread 0x00007f6005a18b80 (most recent call first):\n"
+    '  File "/site-packages/torch/distributed/distributed_c10d.py", line 3010 in all_reduce\n'
+    '  File "/job/train.py", line 31 in main\n'
+)
+
+
+def by_stacks(folder: Path, *stacks: str) -> tuple[str, tuple[int, ...]]:
+    for rank, text in enumerate(stacks):
+        (folder / f"stack_rank{rank}.txt").write_text(text)
+    verdict = diagnose([folder], jobs=1).verdict
+    return verdict.cause, verdict.culprits.ranks
+
+
+def test_stacks_alone_tell_who_does_not_come_to_the_start(tmp_path):
+    assert by_stacks(tmp_path, CONNECTING, LOCKED, CONNECTING) == ("missing-rank-at-init", (1,))
+
+
+def test_who_waits_in_a_collective_is_past_the_start(tmp_path):
+    assert by_stacks(tmp_path, CONNECTING, REDUCING, CONNECTING)[0] != "missing-rank-at-init"
+
+
+def test_one_of_two_ranks_may_only_be_earlier(tmp_path):
+    assert by_stacks(tmp_path, CONNECTING, LOCKED)[0] != "missing-rank-at-init"

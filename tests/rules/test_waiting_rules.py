@@ -337,3 +337,35 @@ def test_two_ranks_that_begin_an_exchange_with_a_send(tmp_path, half, ranks, cau
         assert verdict.cause != "p2p-deadlock"
     else:
         assert (verdict.cause, verdict.culprits.ranks, verdict.category) == (cause, ranks, "crash")
+
+
+EXPORT = (
+    'Thread 11 (active): "MainThread"\n'
+    "    _iterate_state_dict (torch/distributed/_state_dict_utils.py:183)\n"
+    "    _gather_state_dict (torch/distributed/_state_dict_utils.py:288)\n"
+    "    get_model_state_dict (torch/distributed/checkpoint/state_dict.py:1191)\n"
+    "    export (fit.py:54)\n    main (fit.py:98)\n    <module> (fit.py:103)\n"
+)
+SAVE = (
+    'Thread 11 (active): "MainThread"\n'
+    "    _legacy_save (torch/serialization.py:1011)\n"
+    "    export (fit.py:56)\n    main (fit.py:98)\n    <module> (fit.py:103)\n"
+)
+AT_BARRIER = (
+    'Thread 11 (idle): "MainThread"\n'
+    "    barrier (torch/distributed/distributed_c10d.py:5037)\n"
+    "    export (fit.py:58)\n    main (fit.py:98)\n    <module> (fit.py:103)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [(EXPORT, "conditional-collective"), (SAVE, "rank-stuck-in-checkpoint")],
+    ids=["gathers", "saves"],
+)
+def test_gathering_a_state_dict_is_a_collective_and_saving_it_is_not(tmp_path, text, cause):
+    for rank in range(4):
+        head = f"Process {40 + rank}: python fit.py\nPython v3.12.3 (/usr/bin/python3.12)\n\n"
+        (tmp_path / f"stacks_rank{rank}.txt").write_text(head + (text if rank == 2 else AT_BARRIER))
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == (cause, (2,))

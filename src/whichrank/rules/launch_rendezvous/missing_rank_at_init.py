@@ -67,13 +67,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     started, refs = _started(case)
     starting = {rank for rank, activity in case.activities.items() if activity.doing == "starting"}
     here = started | starting | {e.rank for e in case.events(CommInit, GroupInit) if e.rank is not None}
-    if not here or not case.world:
-        return NotEvaluated("NCCL's log, torch's log or stacks of ranks that are starting")
     elsewhere = {
         rank
         for rank, activity in case.activities.items()
         if rank not in here and activity.doing not in ("starting", "unknown")
     }
+    if not here or not (case.world or _few_do_something_else(case, elsewhere)):
+        return NotEvaluated("NCCL's log, torch's log or stacks of ranks that are starting")
     absent = tuple(sorted(elsewhere or set(range(case.world)) - here))
     if not absent or _came_up(case) or not (started or starting or _stayed_at_init(case)):
         return []
@@ -81,6 +81,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if (alone or _on_their_way(case)) and not _hangs(case):
         return []
     return [_finding(case, absent, tuple(sorted(here)), refs)]
+
+
+def _few_do_something_else(case: Case, elsewhere: set[int]) -> bool:
+    """Whether stacks alone tell who is missing: most ranks make the group, and the others do not wait for anybody."""
+    busy = all(case.activities[rank].doing not in ("waiting", "leaving") for rank in elsewhere)
+    return busy and 0 < 2 * len(elsewhere) < len(case.activities)
 
 
 def _started(case: Case) -> tuple[set[int], list[Ref]]:
@@ -155,7 +161,7 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
         cause=CAUSE,
         category="hang",
         severity="error",
-        grade=Grade.PROVES if stacks else Grade.HINTS if unheard else Grade.SUPPORTS,
+        grade=Grade.PROVES if stacks and case.world else Grade.HINTS if unheard else Grade.SUPPORTS,
         kind="stacks" if stacks else "messages",
         subject=Subject(
             ranks=() if unheard else absent,

@@ -62,6 +62,9 @@ _IN_COLLECTIVE = re.compile(rf"^_?(?:{_COLLECTIVES})(?:_base|_coalesced)?$")
 _COLLECTIVE_FILES = re.compile(
     r"distributed|accelerate/utils/operations\.py$|deepspeed/comm/|horovod/|jax/experimental/multihost_utils\.py$"
 )
+_GATHERS = re.compile(r"^_(?:gather|broadcast|distribute)_(?:state_dict|tensors)$|^_all_gather_sharded_tensor$")
+_GATHER_FILE = "torch/distributed/_state_dict_utils.py"
+"""What collects or spreads a full state dict: every rank has to call it, although it is seen in checkpoint code."""
 _SYNC = re.compile(
     r"^(?:synchronize|_cuda_synchronize|item|wait|wait_stream|cpu|tolist|result|backward|_engine_run_backward|run_backward)$"
 )
@@ -273,6 +276,8 @@ def _collective(frame: Frame) -> str:
     """The collective that a frame is of, or nothing."""
     if _IN_COLLECTIVE.match(_bare(frame)) and _COLLECTIVE_FILES.search(frame.file):
         return _bare(frame).removeprefix("_").removesuffix("_base")
+    if frame.file.endswith(_GATHER_FILE) and _GATHERS.match(_bare(frame)):
+        return "all_gather" if "gather" in frame.function else "broadcast"
     return ""
 
 

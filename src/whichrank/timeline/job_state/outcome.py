@@ -27,6 +27,7 @@ from whichrank.records.events.launchers import (
 )
 from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, NativeCrash, Traceback
 from whichrank.records.events.run_state import AtWork, RunFinished
+from whichrank.records.events.startup import StoreError
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
 from whichrank.timeline.job_state.interrupted import waits
@@ -151,10 +152,13 @@ def _counts_on(case: Case, event: Event) -> Progress | None:
 def _all_left(case: Case) -> Finish | None:
     """The last word of a job whose ranks all came to the end of the script: torch misses the end of the groups there.
 
-    It does so behind an exception too, which the output shows."""
+    It does so behind an exception too, which the output shows. Where all had lost the store, it ended before them."""
     left = {s.rank: s for s in case.sightings if s.signature == _NOT_DESTROYED and s.rank is not None}
     last = max(left.values(), key=lambda seen: seen.line, default=None)
-    return _of_event(last) if last is not None and left.keys() == set(range(case.world)) else None
+    if last is None or left.keys() != set(range(case.world)):
+        return None
+    closed = {event.rank for event in case.events(StoreError) if event.what == "closed"}
+    return None if closed >= left.keys() else _of_event(last)
 
 
 def _all_destroyed(case: Case) -> Finish | None:

@@ -59,6 +59,13 @@ _CLAIM = Claim(
         ("collective-order", "the calls may be different operations of the program"),
     ),
 )
+_SAID_BY_NCCL = replace(
+    _CLAIM,
+    alternatives=(
+        ("wrong-environment", "NCCL_ALGO, NCCL_PROTO or another setting may differ between the ranks"),
+        *_CLAIM.alternatives,
+    ),
+)
 _EITHER = replace(
     _CLAIM,
     alternatives=(
@@ -160,7 +167,8 @@ def _plain(case: Case) -> list[Finding]:
     message = f"Ranks bring different sizes to one collective{sizes}{where}."
     if odd:
         message = f"{building.who(case, odd)} brought another size to a collective than the others{sizes}{where}."
-    return [building.found(case, _CLAIM, signs, message, sure, odd)]
+    claim = _CLAIM if isinstance(event, GlooMismatch) else _SAID_BY_NCCL
+    return [building.found(case, claim, signs, message, sure, odd)]
 
 
 def _odd_one(case: Case, noticed: tuple[int, ...]) -> tuple[int, ...]:

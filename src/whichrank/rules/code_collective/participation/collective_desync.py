@@ -139,7 +139,7 @@ def _alternatives(trouble: Trouble) -> tuple[Alternative, ...]:
     elif trouble.shape == "lost":
         offers = [("rank-killed", "its process may be gone"), ("rank-frozen", "a stopped process writes no dump")]
         # It has come, and its GPU does not go on: what only its code waits for does not do that.
-        offers = offers[::-1] if trouble.meeting.finished else [*offers, _OUT_OF_DATA]
+        offers = offers[::-1] if trouble.meeting.finished else [*offers, _IN_HOST_CODE]
     elif len(trouble.ranks) > 1:
         offers = [
             _IN_HOST_CODE,
