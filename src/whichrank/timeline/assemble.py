@@ -31,7 +31,13 @@ from whichrank.timeline.clocks.hosts import on_one_clock
 from whichrank.timeline.clocks.log_times import with_year, years_apart
 from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.hardware import gather, read_by_others
-from whichrank.timeline.identity.addresses import hosts_on_loopback, names_of_addresses, pods_of_nodes, with_domains
+from whichrank.timeline.identity.addresses import (
+    hosts_on_loopback,
+    names_of_addresses,
+    pods_of_nodes,
+    with_beginnings,
+    with_domains,
+)
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.layouts import store_of
 from whichrank.timeline.identity.old_dumps import without_old
@@ -64,8 +70,9 @@ def build_case(records: Iterable[Any]) -> Case:
     """Choose the run, line up what belongs to it, and say what was left out."""
     told = without_own_reports(records)
     host_names = names_of_addresses(of_kind(told, "host.HostName"), _processes_in(told))
-    domains = with_domains(_hosts_in(told))
-    placed, headed = _with_hosts(_called(told, host_names | domains))
+    hosts = _hosts_in(told)
+    whole = with_beginnings({(r.host, _source(r)) for r in told if isinstance(r, _Placed) and r.host}, hosts)
+    placed, headed = _with_hosts(_called(told, host_names | with_domains(hosts) | whole))
     pile = with_tasks(with_ranks_of_places(_in_the_stated_year(_called(placed, host_names))))
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = of_kind(pile, "nccl.NcclLog")

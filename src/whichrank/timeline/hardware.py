@@ -18,6 +18,7 @@ from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, Kerne
 from whichrank.records.log import Progress
 from whichrank.records.of_kind import of_kind
 from whichrank.timeline.clocks.log_times import moved_to_year
+from whichrank.timeline.identity.addresses import whole_name
 from whichrank.timeline.identity.who import People, Process, by_short_name, host_in_name, short_name
 
 if TYPE_CHECKING:
@@ -260,7 +261,8 @@ def _hosted(record: Any, hosts: Sequence[str], names: Mapping[str, str]) -> Any:
     if name is None:
         name = host_in_name(record.ref.source, names) or (hosts[0] if len(hosts) == 1 else None)
     else:
-        name = next((h for h in hosts if same_host(h, name)), name)
+        known = next((h for h in hosts if same_host(h, name)), None)
+        name = known or whole_name(name, record.ref.source, names) or name
     if name == record.host:
         return record
     return replace(record, host=name, ref=replace(record.ref, host=name))

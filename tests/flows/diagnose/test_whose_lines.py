@@ -274,3 +274,9 @@ def test_counts_of_ras_and_a_chat_that_says_that_nothing_moves(tmp_path: Path) -
     chat = "[09:14] anya: the job hangs since 08:52, all GPUs are busy\n[09:21] marek: is it the network?\n"
     assert culprits(tmp_path / "hangs", {"ras.txt": ras, "chat.txt": chat}).ranks == (12, 13)
     assert culprits(tmp_path / "alone", {"ras.txt": ras}).ranks == ()
+
+
+@pytest.mark.parametrize(("file", "host"), [("dmesg_ka-gpu12.txt", "ka-gpu12"), ("dmesg_gpu12.txt", "gpu12")])
+def test_the_host_after_which_a_file_is_named_has_its_whole_name(tmp_path: Path, file: str, host: str) -> None:
+    launch = "# ka-gpu11 ranks 0-1, ka-gpu12 ranks 2-3\n[rank0] step 1 loss 2.31\n"
+    assert culprits(tmp_path, {"job.log": launch + timed_out(0, 1, 3), file: XID}).hosts == (host,)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.identity.who import by_short_name, host_in_name, short_name
 
 if TYPE_CHECKING:
     from whichrank.records.host import HostName, PodPlace
@@ -53,6 +53,21 @@ def with_domains(hosts: Iterable[str]) -> dict[str, str]:
         if (name := short_name(host)) != host and name in named:
             long.setdefault(name, set()).add(host)
     return {next(iter(hosts)): name for name, hosts in long.items() if len(hosts) == 1}
+
+
+def whole_name(host: str, label: str, hosts: Mapping[str, str]) -> str | None:
+    """The host after which a file is named, where what was taken for its name is only the end: `gpu7` of `ka-gpu7`."""
+    named = host_in_name(label.rpartition("/")[2], hosts)
+    return named if named is not None and short_name(named).endswith(f"-{short_name(host)}") else None
+
+
+def with_beginnings(told: Iterable[tuple[str, str]], hosts: Iterable[str]) -> dict[str, str]:
+    """The whole name of hosts of which files told only the end; `told` are hosts, each with the file that names it."""
+    named = by_short_name(hosts)
+    found: dict[str, set[str | None]] = {}
+    for host, label in told:
+        found.setdefault(host, set()).add(whole_name(host, label, named))
+    return {host: name for host, (name, *others) in found.items() if name is not None and not others}
 
 
 def pods_of_nodes(rows: Iterable[PodPlace]) -> dict[str, frozenset[str]]:
