@@ -369,3 +369,38 @@ def test_gathering_a_state_dict_is_a_collective_and_saving_it_is_not(tmp_path, t
         (tmp_path / f"stacks_rank{rank}.txt").write_text(head + (text if rank == 2 else AT_BARRIER))
     verdict = diagnose([tmp_path], jobs=1).verdict
     assert (verdict.cause, verdict.culprits.ranks) == (cause, (2,))
+
+
+def timed_out(rank: int, group: str, guid: int, inside: int, work: int, second: int = 1) -> str:
+    """What torch prints of a rank whose watchdog gave a group up."""
+    at = f"[rank{rank}]:[E1118 05:52:{second:02}.859987671 ProcessGroupNCCL.cpp:"
+    return (
+        f"{at}689] [Rank {inside}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={work}, "
+        f"OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=20000) ran for 20013 milliseconds before timing out.\n"
+        f"{at}2303] [PG ID {guid} PG GUID {guid}({group}) Rank {inside}]  failure detected by watchdog at work "
+        f"sequence id: {work} PG status: last enqueued work: {work}, last completed work: {work - 1}\n"
+    )
+
+
+def judged_log(folder: Path, text: str) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    (folder / "job.log").write_text(text)
+    verdict = diagnose([folder], jobs=1).verdict
+    return verdict.cause, verdict.culprits.ranks, verdict.culprits.candidates
+
+
+ALL_WAIT = "".join(timed_out(rank, "default_pg", 0, rank, 31) for rank in range(6))
+
+
+def test_two_groups_that_stand_still_with_all_of_their_ranks(tmp_path):
+    pair = timed_out(4, "columns", 3, 0, 90) + timed_out(5, "columns", 3, 1, 90)
+    assert judged_log(tmp_path, ALL_WAIT + pair) == ("process-group-order", (), (4, 5))
+
+
+def test_a_member_that_never_came_to_another_group(tmp_path):
+    others = "".join(timed_out(rank, "shards", 2, rank, 26) for rank in range(6) if rank != 4)
+    later = timed_out(4, "shards", 2, 4, 27, second=50)  # what was aborted counts as done by then
+    assert judged_log(tmp_path, ALL_WAIT + others + later) == ("collective-desync", (4,), ())
+
+
+def test_one_group_that_stands_still_accuses_nobody(tmp_path):
+    assert judged_log(tmp_path, ALL_WAIT) == ("collective-stalled", (), ())

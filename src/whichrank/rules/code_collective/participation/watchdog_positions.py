@@ -11,9 +11,10 @@ The rank never reached the collective: it is held up elsewhere, took another pat
 Each rank's log gives the work it waits in ("Watchdog caught collective operation timeout", "failure detected by
 watchdog at work sequence id") and its counters ("last enqueued", "last completed"). Only a group of all ranks is
 compared, the default group first: numbers of other groups differ by nature. If more ranks are behind than wait, the
-waiting minority went ahead. Sends and receives have numbers of their own: a rank that waits in one while all others are
-in a collective was left without a message. On Gloo, which has no watchdog, most ranks time out and the few that were
-elsewhere only see their peers leave.
+waiting minority went ahead. Sends and receives have numbers of their own: a rank that waits in one while all others
+are in a collective was left without a message. Where everybody waits in one group, others are asked: one that a
+member never came to, or a second one that stands still with all of its ranks (entered in different orders). On Gloo,
+which has no watchdog, most ranks time out and the few that were elsewhere only see their peers leave.
 
 ## Example
 Ranks 0, 2 and 3 time out in work 13; rank 1 says "last enqueued NCCL work: 12".
@@ -37,6 +38,7 @@ from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import wording
 from whichrank.rules.busy_ranks import at_a_barrier_of_the_start
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.across_groups import crossing, left_out
 from whichrank.timeline.collectives.stuck import DEFAULT, Standings, silent_in_timeouts, stack_ref, standings
 
 CODE = "COLL115"
@@ -66,7 +68,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if standing.earlier and not standing.ahead and len(standing.earlier) < len(here):
         return [_finding(standing, standing.earlier, here, "still waits in an earlier one than", "went on to it")]
     elsewhere = _in_another_collective(case, standing)
-    return [_apart(case, standing, elsewhere) if elsewhere else _nobody(case, standing)]
+    if elsewhere:
+        return [_apart(case, standing, elsewhere)]
+    return [(_across_groups(case) if len(here) == case.world else None) or _nobody(case, standing)]
 
 
 def _unsent(standing: Standings) -> Finding:
@@ -180,6 +184,56 @@ def _finding(standing: Standings, odd: dict[int, Event], rest: dict[int, Event],
 
 def _group(standing: Standings) -> str:
     return "the default group" if standing.group == DEFAULT else f"group {standing.group}"
+
+
+def _across_groups(case: Case) -> Finding | None:
+    """All ranks wait in one group, and not all members of another one do; or two stand still with all of them."""
+    if (group := left_out(case)) is not None:
+        missing, here = wording.ranks_text(group.missing), wording.ranks_text(sorted(group.waiting))
+        work = next(iter(group.waiting.values())).work
+        message = f"{missing.capitalize()} did not come to work {work} of {group.title}, where {here} timed out."
+        path = Alternative("conditional-collective", "it may have taken another path through the code")
+        order = Alternative("process-group-order", "it may take the two groups in another order")
+        return _hint(CAUSE, Subject(ranks=group.missing), message, list(group.waiting.values()), (path, order))
+    crossed = crossing(case)
+    if crossed is None:
+        return None
+    both, ranks = (crossed.first, crossed.second), wording.ranks_text(crossed.ranks)
+    message = (
+        f"All ranks of {both[0].title} and of {both[1].title} timed out at once; {ranks} are in both, and may have "
+        "entered them in different orders."
+    )
+    events = [event for group in both for event in list(group.waiting.values())[:2]]
+    stalled = Alternative("collective-stalled", "the network or a GPU may not answer")
+    candidates = crossed.ranks if len(crossed.ranks) < case.world else ()
+    return _hint("process-group-order", Subject(candidates=candidates), message, events, (stalled,))
+
+
+def _hint(
+    cause: str, subject: Subject, message: str, shown: Sequence[Event], alternatives: tuple[Alternative, ...]
+) -> Finding:
+    return Finding(
+        code=CODE,
+        cause=cause,
+        category="hang",
+        severity="error",
+        grade=Grade.HINTS,
+        subject=subject,
+        message=message,
+        evidence=tuple(event.ref for event in shown[:4]),
+        victims=tuple(sorted({e.rank for e in shown if e.rank is not None} - {*subject.ranks, *subject.candidates})),
+        onset_ns=min((e.time_ns for e in shown if e.time_ns), default=None),
+        alternatives=alternatives,
+        next=(
+            NextStep(
+                "whichrank env --for debug",
+                "settings under which the next hang leaves a dump of every rank, with the order of its calls",
+                (),
+                "none",
+            ),
+        ),
+        fix=fix("process-group-order"),
+    )
 
 
 def _nobody(case: Case, standing: Standings) -> Finding:
