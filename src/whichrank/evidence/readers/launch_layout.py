@@ -55,6 +55,10 @@ _SAYS = re.compile(
     r"(?<![\w-])node_rank[=:] ?(\d{1,5})\b"
 )
 """`host=node7 node_rank=2`, `node7: [INFO] nnodes=4, node_rank=2`."""
+_NUMBERED = re.compile(
+    r"(?<![\w.=-])(?=\S{0,60}[\d-])([A-Za-z][\w.-]{0,62})(?: is| ?[=:(,])? ?node[_ ]rank ?[=:]? ?(\d{1,5})\b"
+)
+"""`node7 node_rank 0, node8 node_rank 1`: what somebody wrote beside the command."""
 _HOST = r"(?!localhost\b|127\.)([A-Za-z][\w.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3})"
 _STORE = re.compile(
     rf"(?:--rdzv[_-]endpoint{_VALUE}|\b(?:master[_-]addr|MASTER_ADDR|main_process_ip){_VALUE}){_HOST}(?=[:\s\"']|$)"
@@ -119,6 +123,8 @@ def _only(found: set[T]) -> T | None:
 def _numbered(lines: list[str]) -> dict[str, int]:
     """Hosts by what they say; nothing where two say the same, or one says two numbers."""
     told = {(match[1], int(match[2])) for line in lines if (match := _SAYS.search(line))}
+    if not told:
+        told = {(match[1], int(match[2])) for line in lines for match in _NUMBERED.finditer(line)}
     hosts, numbers = {host for host, _ in told}, {number for _, number in told}
     return dict(sorted(told)) if len(hosts) == len(numbers) == len(told) <= _MOST_HOSTS else {}
 

@@ -51,6 +51,8 @@ def test_how_many_ranks(tmp_path: Path, text: str, world: int, by_scheduler: boo
     [
         ("[entry] host=b-3 node_rank=0\n[entry] host=b-4 node_rank=1\n", {"b-3": 0, "b-4": 1}),
         ("a2: [INFO] [launch.py:152:main] nnodes=2, num_local_procs=8, node_rank=1\n", {"a2": 1}),
+        ("torchrun --node_rank=1 t.py  # b-3 is node_rank 0, b-4 is node_rank 1\n", {"b-3": 0, "b-4": 1}),
+        ("torchrun --node_rank=1 t.py (b-3 node rank 0, b-4 node rank 0)\n", {}),
         ("host=b-3 node_rank=0\nhost=b-4 node_rank=0\n", {}),
         ("torchrun --nnodes 2 --node_rank=1 t.py\nexport node_rank=1\n", {}),
     ],

@@ -13,7 +13,18 @@ _RANGE = re.compile(
     rf"|\branks? (\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})(?: on| at| ->|:) ({HOST})"
 )
 """`node1 (ranks 0-7)`, `node1: ranks 0..7`, `ranks 0-7 on node1`."""
-RANGE_WITHIN = re.compile(r"ranks? ?[:=]? ?\[?\d{1,7} ?(?:-|\.\.|–|to) ?\d")
+_NAMED = rf"(?=\S{{0,60}}[\d-])({HOST})"
+_SPAN_OF_HOST = re.compile(
+    rf"(?<![\w.-]){_NAMED}(?: ?[:=(] ?| )(\d{{1,7}}) ?(?:-|\.\.|–) ?(\d{{1,7}})(?=[\s,;.)]|$)"
+    rf"|(?<![\w.-])(\d{{1,7}}) ?(?:-|\.\.|–) ?(\d{{1,7}})(?: on| at| ->|:)? {_NAMED}(?=[\s,;.)]|$)"
+)
+"""The same where the line says once what the numbers are: `8 ranks each: ka1 0-7, ka2 8-15`, `ranks 0-3 ka1, 4-7 ka2`."""
+_NO_HOST = re.compile(
+    r"(?i:stages?|[tpdec]p|groups?|pg|numa|cpus?|cores?|layers?|experts?|shards?|replicas?|mesh|steps?|epochs?"
+    r"|parts?|iter\w{0,8}|gpus?|jobs?|ranks?)[_-]?\d{0,7}"
+)
+"""What else has ranks, or numbers from one to another."""
+RANGE_WITHIN = re.compile(r"\branks\b|rank ?[:=]? ?\[?\d{1,7} ?(?:-|\.\.|–|to) ?\d")
 """What stands in all of them, found sooner."""
 _EACH = re.compile(
     r"\b(\d{1,2}) (?:GPUs?|ranks?|proc(?:esse)?s|workers)? ?(?:each|per (?:node|host|machine))\b", re.IGNORECASE
@@ -43,16 +54,34 @@ Row = tuple[int, str, dict[str, str]]
 
 def ranges(lines: list[tuple[int, str]]) -> list[Row]:
     """Hosts with their ranks: only where they are all the ranks that there are, each on one host."""
+    spoken = [(number, line) for number, line in lines if RANGE_WITHIN.search(line[:_LINE])]
+    told = [(number, line, match) for number, line in spoken for match in _RANGE.finditer(line[:_LINE])]
+    return _all_ranks(told) or next((rows for line in spoken if (rows := _in_one_line(*line))), [])
+
+
+def _in_one_line(number: int, line: str) -> list[Row]:
+    """Hosts with a span of numbers each, which are ranks where they are as many for each and follow each other."""
+    if "numa" in line[:_LINE].lower():  # `NUMA node0` is a part of a host
+        return []
+    told = [match for match in _SPAN_OF_HOST.finditer(line[:_LINE]) if not _NO_HOST.fullmatch(match[1] or match[6])]
+    spans = [(int(match[2] or match[4]), int(match[3] or match[5])) for match in told]
+    size = spans[0][1] + 1 if spans else 0
+    if spans != [(size * at, size * (at + 1) - 1) for at in range(len(spans))]:
+        return []
+    return _all_ranks([(number, line, match) for match in told])
+
+
+def _all_ranks(told: list[tuple[int, str, re.Match[str]]]) -> list[Row]:
+    """The rows of ranks; none where a rank has two hosts, or some of them have none."""
     found: dict[int, Row] = {}
-    for number, line in lines:
-        for match in _RANGE.finditer(line[:_LINE]) if RANGE_WITHIN.search(line[:_LINE]) else ():
-            host, first, last = match[1] or match[6], int(match[2] or match[4]), int(match[3] or match[5])
-            if not re.search(r"[\d-]", host) or not 0 <= last - first < _MOST_OF_HOST:
-                continue
-            for rank in range(first, last + 1):
-                known = found.setdefault(rank, (number, line, {"rank": str(rank), "host": host}))
-                if known[2]["host"] != host:
-                    return []
+    for number, line, match in told:
+        host, first, last = match[1] or match[6], int(match[2] or match[4]), int(match[3] or match[5])
+        if not re.search(r"[\d-]", host) or not 0 <= last - first < _MOST_OF_HOST:
+            continue
+        for rank in range(first, last + 1):
+            known = found.setdefault(rank, (number, line, {"rank": str(rank), "host": host}))
+            if known[2]["host"] != host:
+                return []
     by_host: dict[str, list[int]] = {}
     for rank in sorted(found):
         by_host.setdefault(found[rank][2]["host"], []).append(rank)
