@@ -18,7 +18,7 @@ _SPAN_OF_HOST = re.compile(
     rf"(?<![\w.-]){_NAMED}(?: ?[:=(] ?| )(\d{{1,7}}) ?(?:-|\.\.|–) ?(\d{{1,7}})(?=[\s,;.)]|$)"
     rf"|(?<![\w.-])(\d{{1,7}}) ?(?:-|\.\.|–) ?(\d{{1,7}})(?: on| at| ->|:)? {_NAMED}(?=[\s,;.)]|$)"
 )
-"""The same where the line says once what the numbers are: `8 ranks each: ka1 0-7, ka2 8-15`, `ranks 0-3 ka1, 4-7 ka2`."""
+"""The same where a line says once what the numbers are: `8 ranks each: a1 0-7, a2 8-15`, `ranks 0-3 a1, 4-7 a2`."""
 _NO_HOST = re.compile(
     r"(?i:stages?|[tpdec]p|groups?|pg|numa|cpus?|cores?|layers?|experts?|shards?|replicas?|mesh|steps?|epochs?"
     r"|parts?|iter\w{0,8}|gpus?|jobs?|ranks?)[_-]?\d{0,7}"
