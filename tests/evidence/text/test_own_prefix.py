@@ -115,3 +115,31 @@ def test_a_line_of_many_marks_is_read_in_no_time():
     line = ("1." * 10 + " ") * 6 + "rank x"
     with cost.at_most(0.05):
         assert listen(line.encode(), Clock(0)).rank is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "host", "rank"),
+    [
+        ("juno: [rank0] up\nvesta: [rank5] up\n", "vesta: [rank5]: KeyError: 3", "vesta", 5),
+        ("juno: [rank0] up\nvesta: [rank5] up\n", "vesta: ninja: build stopped", "vesta", None),
+        ("ore-a r00 09:14:07 up\nore-b r12 09:14:09 up\n", "ore-b r12 09:15:00 WARN loss nan", "ore-b", 12),
+        ("ore-a r0 INFO up\nore-b r3 INFO up\nore-b r3 INFO x\nore-b [rank3]: y\n", "ore-b r3 INFO z", "ore-b", 3),
+    ],
+)
+def test_several_hosts_before_ranks(tmp_path, lines, line, host, rank):
+    path = tmp_path / "job.log"
+    path.write_text(lines)
+    voice = listen(line.encode(), clock_of(Item(path, "job.log", path.stat().st_size, 0)))
+    assert (voice.host, voice.rank) == (host, rank)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "INFO: [rank0] up\nERROR: [rank1] down\n",  # levels
+        "trainer: [rank0] up\ntrainer: [rank1] up\n",  # one name for all
+        "data: [rank0] up\nmodel: [rank0] up\ndata: [rank1] up\n",  # modules
+    ],
+)
+def test_other_names_before_ranks_are_no_hosts(lines):
+    assert learn(lines.encode()) is None

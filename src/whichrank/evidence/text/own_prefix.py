@@ -40,6 +40,15 @@ _TELLING = tuple(
     )
 )
 """Prefixes that call the rank by its name."""
+_SPREAD = tuple(
+    re.compile(shape)
+    for shape in (
+        rf"{_HOST}: \[{_NAMED_RANK}\]:? ?",
+        rf"{_HOST}[:/ ]{_NAMED_RANK} (?=[\[(]?\d\d?[:/-]|\d{{4}}-|\[?[A-Z]{{4,8}}\b)",
+    )
+)
+"""The same, where only several hosts show that a name is a host's: a level or a module looks alike."""
+_LEVEL = re.compile(r"(?i:debug|info|notice|warn(?:ing)?|err(?:or)?|critical|fatal|trace|std(?:out|err))$")
 _NAMES_RANK = re.compile(r"[\[(<]?[\w.:/| ,-]{0,66}\[?(?:r|R|rank[ _=:]{0,3}|RANK[ _=:]{0,3})\d")
 """Every one of those begins like this: a quick look for all of them."""
 _NAMED_SOON = re.compile(r"[rR](?:ank[ _=:]{0,3}|ANK[ _=:]{0,3})?\d")
@@ -86,7 +95,8 @@ def learn(edges: bytes) -> re.Pattern[str] | None:
     if by_rank is None:
         naming = [line for line in said if _NAMED_SOON.search(line, 0, _SOON) and _NAMES_RANK.match(line)]
         begun = _PARTLY * len(said)
-        by_rank = next((shape for shape in _TELLING if _one_host_each(shape, naming, begun)), None)
+        often = {shape: _of_one_host_each(shape, naming, begun) for shape in (*_TELLING, *_SPREAD)}
+        by_rank = max((shape for shape in often if often[shape]), key=often.__getitem__, default=None)
     return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, said)), None)
 
 
@@ -127,17 +137,21 @@ def _within(name: str, line: str) -> bool:
     return at >= 0 and not (line[at - 1 : at].isalnum() or line[at + len(name) : at + len(name) + 1].isalnum())
 
 
-def _one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float) -> bool:
-    """Whether so many lines begin so, with several ranks, each on one host."""
+def _of_one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float) -> int:
+    """How many lines begin so; 0 where too few do, or not several ranks, each on one host."""
     if len(lines) < max(_AGREED, least):
-        return False
+        return 0
     hosts: dict[int, set[str]] = {}
     begun = 0
     for line in lines:
         if match := shape.match(line):
             begun += 1
             hosts.setdefault(int(match["rank"]), set()).add(match.groupdict().get("host") or "")
-    return len(hosts) >= _AGREED and begun >= least and all(len(names) == 1 for names in hosts.values())
+    named = set().union(*hosts.values())
+    if shape in _SPREAD and (len(named) < _AGREED or any(map(_LEVEL.match, named))):
+        return 0
+    fits = len(hosts) >= _AGREED and begun >= least and all(len(names) == 1 for names in hosts.values())
+    return begun if fits else 0
 
 
 def _fits(shape: re.Pattern[str], lines: Iterable[str]) -> bool:
