@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.rules import crash_texts as texts
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.verdict import Verdict
@@ -41,6 +43,30 @@ def test_an_actor_that_the_kernel_killed(tmp_path: Path) -> None:
     )
     found = verdict(tmp_path, {"driver.log": died, "dmesg.txt": kernel})
     assert (found.cause, found.culprits.ranks) == ("host-out-of-memory", (3,))
+
+
+KILLED = (
+    "(raylet, ip=10.9.0.2) node_manager.cc:3064: 1 Workers (tasks / actors) killed due to memory pressure (OOM), "
+    "0 Workers crashed due to other reasons at node (ID: 84, IP: 10.9.0.2) over the last time period.\n"
+)
+USED = (
+    "Memory on the node (IP: 10.9.0.2, ID: 84) where the task (actor ID: d5, name=Learner.step, pid={0}, memory used="
+    "90.10GB) was running was 240.1GB / 250.0GB (0.9604), which exceeds the memory usage threshold of 0.95. Ray killed "
+    "this worker (ID: d8) because it was the most recently scheduled task\n"
+    "PID\tMEM(GB)\tCOMMAND\n8211\t90.10\tray::Learner.step rank=6\n8209\t44.71\tray::Learner.step rank=4\n"
+)
+
+
+@pytest.mark.parametrize(("pid", "ranks"), [(8211, (6,)), (8307, ())])
+def test_an_actor_that_ray_killed_for_memory(tmp_path: Path, pid: int, ranks: tuple[int, ...]) -> None:
+    lost = "".join(
+        f"(Learner pid={8205 + rank}, ip=10.9.0.{1 + rank // 4}) [rank{rank}]: {line}\n"
+        for rank in (0, 1, 4, 5)
+        for line in texts.traceback("torch.distributed.DistBackendError: remote process exited").splitlines()
+    )
+    found = verdict(tmp_path, {"driver.log": KILLED + lost + USED.format(pid)})
+    assert (found.cause, found.culprits.hosts) == ("host-out-of-memory", ("10.9.0.2",))
+    assert found.culprits.ranks == ranks
 
 
 def test_a_rank_that_counts_to_where_the_other_has_been(tmp_path: Path) -> None:

@@ -126,10 +126,14 @@ def _of_another_version(case: Case, finding: Finding) -> Finding:
 
 
 def _of_the_actor(case: Case, finding: Finding) -> Finding:
-    """The one actor whose end Ray records, or whose pid it names, where a process was killed and nobody is named."""
-    if finding.cause not in _KILLS or finding.subject != Subject(code=finding.subject.code):
+    """The one actor whose end Ray records, or whose pid it names, where a process was killed and nobody is named, or
+    only its host."""
+    subject = finding.subject
+    if finding.cause not in _KILLS or subject != Subject(hosts=subject.hosts, code=subject.code):
         return finding
-    died = {event.rank: event.ref for event in case.events(ActorDied)}
+    there = {None, *map(short_name, subject.hosts)}
+    ended = [e for e in case.events(ActorDied) if not subject.hosts or (e.host and short_name(e.host)) in there]
+    died = {event.rank: event.ref for event in ended}
     for ref in finding.evidence:
         died |= {case.hardware.rank_of(int(pid), ref.host): ref for pid in _PID.findall(ref.quote)}
     if len(died) != 1:

@@ -34,6 +34,7 @@ RANGES_FIRST = "ranks 2..3 on p5-ci-09\nranks 0..1 on p5-ci-03\n"
 ON_TWO = [(0, None, "p5-ci-03", 0, None), (1, None, "p5-ci-03", 1, None)]
 ON_TWO += [(2, None, "p5-ci-09", 0, None), (3, None, "p5-ci-09", 1, None)]
 NO_HEADING = "740112 python3 train.py RANK=5\n740113 python3 train.py RANK=6\n"
+MEMORY = "PID\tMEM(GB)\tCOMMAND\n8211\t90.10\tray::Learner.step rank=6\n8209\t44.71\tray::Learner.step rank=4\n"
 SPAWNED = "[INFO] [launch.py:163:main] dist_world_size=2\n" + "".join(
     f"[INFO] [launch.py:253:main] process {30211 + n} spawned with command: ['python', 'sft.py', '--local_rank={n}']\n"
     for n in range(2)
@@ -72,6 +73,7 @@ def rows(tmp_path, text, name="list.txt"):
         ("# 2 hosts, 2 ranks each: p5-ci-03 0-1, p5-ci-09 2-3\n", ON_TWO),
         ("Two boxes (ranks 0-1 p5-ci-03, 2-3 p5-ci-09), no NFS.\n", ON_TWO),
         (RANGES_FIRST, [*ON_TWO[2:], *ON_TWO[:2]]),
+        (MEMORY, [(6, 8211, None, None, None), (4, 8209, None, None, None)]),
         (NO_HEADING, [(5, 740112, None, None, None), (6, 740113, None, None, None)]),
         (SPAWNED, [(0, 30211, None, 0, None), (1, 30212, None, 1, None)]),
         (SLOTS_SPAWNED, [(1, 77, "w1", 0, 4), (0, None, "w0", 0, 0)]),
@@ -98,6 +100,8 @@ def test_shapes(tmp_path, text, expected):
         "ranks are bound to NUMA node0 0-31, node1 32-63\n",
         "ranks read va-1 0-99, va-2 100-149\n",
         "cpus of ka-1 0-3, ka-2 4-7\n",
+        MEMORY.replace("rank=", "local_rank="),
+        MEMORY.partition("\n")[2],
         "  global_ranks=[0, 1]\n  group_rank=0\n  global_ranks=[2, 3]\n",
         SPAWNED.replace("dist_world_size=2", "dist_world_size=4"),
     ],

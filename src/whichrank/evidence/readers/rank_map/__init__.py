@@ -106,6 +106,8 @@ _AGENT = re.compile(
     r"\bglobal_ranks=\[(\d{1,7}(?:, ?\d{1,7}){0,63})\]|\bgroup_rank=(\d{1,6})\b.{1,80}\blocal_world_size[ =](\d{1,2})\b"
 )
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
+_RANK_SET, _LOCAL_SET = re.compile(r"\bRANK=(\d{1,7})\b"), re.compile(r"\bLOCAL_RANK=(\d{1,4})\b")
+_RANK_GIVEN = re.compile(r"(?<!\w)(?:RANK|rank)=(\d{1,7})\b")
 _NEEDED = (b"rank", b"globalid", b" each", b" per node", b" per host", b"mpirun", b"mpiexec")
 """One of these stands in every list."""
 _NO_MAP = (".py", ".rst", ".html", ".json", ".yaml", ".yml")
@@ -196,7 +198,7 @@ def rows(text: str) -> list[Row]:
         list(_table(lines)) if not _TITLES.isdisjoint(_cells_in(low)) else [],
         _arrows(lines),
         list(_introductions(lines)) if _RANK_WITHIN.search(low) or _INTRODUCED.search(low) else [],
-        list(_processes(lines)) if "RANK=" in text else [],
+        list(_processes(lines)) if "RANK=" in text or ("PID" in text and "rank=" in text) else [],
         _by_deepspeed(lines) if any(map(text.__contains__, _DEEPSPEED)) else [],
         ranges(lines) if RANGE_WITHIN.search(text) else [],
         shares(lines) if " each" in low or " per " in low or "rank = " in low or "rank=" in low else [],
@@ -364,12 +366,13 @@ def _started(match: re.Match[str]) -> tuple[int, ...]:
 
 
 def _processes(lines: list[tuple[int, str]]) -> Iterator[Row]:
-    """`ps` with the environment or with `env RANK=…` in the command; without its heading the pid comes first."""
-    at = 0
+    """`ps` with the environment or with `env RANK=…` in the command; without its heading the pid comes first. Below a
+    heading, as of Ray's list of who uses most memory, `rank=…` counts too."""
+    at, shape = 0, _RANK_SET
     for number, line in lines:
         cells = line.split(None, 16)
         if "PID" in cells and ("CMD" in cells or "COMMAND" in cells):
-            at = cells.index("PID")
-        elif 0 <= at < len(cells) and cells[at].isdigit() and (told := re.search(r"\bRANK=(\d{1,7})\b", line)):
-            local = re.search(r"\bLOCAL_RANK=(\d{1,4})\b", line)
+            at, shape = cells.index("PID"), _RANK_GIVEN
+        elif 0 <= at < len(cells) and cells[at].isdigit() and (told := shape.search(line)):
+            local = _LOCAL_SET.search(line)
             yield number, line, {"rank": told[1], "pid": cells[at], **({"local_rank": local[1]} if local else {})}
