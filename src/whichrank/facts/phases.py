@@ -39,6 +39,11 @@ _HELD_UP: dict[str, str] = {
         r"wait(?:s|ing)? (?:for|on|to acquire) (?:\S{1,60} ){0,3}(?:file ?)?lock"
         r"|lock\b(?: \S{1,60})? (?:is )?(?:held by|not acquired|busy|exists)"
     ),
+    "cpu-starved": (
+        r"suggested max number of worker|cpus?\b.{0,30}\b(?:throttled|oversubscribed|overcommitted|starved)\b"
+        r"|(?:oversubscrib|overcommit)\w{1,6}\b.{0,40}\b(?:cpus?|cores)\b"
+        r"|(?:only|just) (?:\d{1,3}|one|two) (?:of \d{1,4} )?(?:\w{1,12} )?(?:cpus?|cores)\b"
+    ),
     "rank-frozen": r"\b(?:(?<!<)frozen|freezing|suspended|paused|SIGSTOP|stopped by signal)\b",
     "conditional-collective": (
         r"skip(?:s|ped|ping)? (?:the |this |an? )?(?:\w{1,16} ){0,2}"
@@ -83,6 +88,6 @@ def phase_in(text: str) -> str | None:
 
 def activity_in(line: str) -> str | None:
     """The cause that fits what a rank says it is in, or what happened to it; None where it says nothing of the kind."""
-    sure = ("storage-stall", "stale-lock-or-store", "rank-frozen", "conditional-collective")
+    sure = ("storage-stall", "stale-lock-or-store", "cpu-starved", "rank-frozen", "conditional-collective")
     told = next((cause for cause in sure if search(_ON_ITS_WAY[cause], line)), None) or phase_in(line)
     return told or next((cause for cause, words in _ON_ITS_WAY.items() if search(words, line)), None)

@@ -131,3 +131,29 @@ def test_ranks_that_horovod_shut_down_lost_the_one_that_raised(tmp_path):
     raised = "[1,3]<stderr>:Traceback (most recent call last):\n[1,3]<stderr>:KeyError: 'labels'"
     verdict = judged(tmp_path, raised, *map(SHUT_DOWN.format, (1, 4, 6)), ABORTED)
     assert (verdict.cause, verdict.culprits.ranks) == ("rank-exception", (3,))
+
+
+WORKERS = (
+    "dataloader.py:557: UserWarning: This DataLoader will create 16 worker processes in total. Our suggested max number"
+    " of worker in current system is 4, which is smaller than what this DataLoader is going to create."
+)
+OVER = "WARNING pinning: 24 threads for 6 cores, CPUs are oversubscribed"
+
+
+def by_host(rank: int) -> str:
+    return f"[zeta-{rank // 2}] [rank{rank}]"
+
+
+@pytest.mark.parametrize("line", [WORKERS, OVER])
+def test_what_all_ranks_of_one_host_say_of_its_cpus(tmp_path, line):
+    lines = [f"{by_host(rank)} {line}" for rank in (4, 5)] + [f"{by_host(rank)} model ready" for rank in range(WORLD)]
+    late = [text for text in timeouts(late=5) if "[rank4]" not in text]
+    verdict = judged(tmp_path, *lines, *(by_host(int(text[5])) + text[7:] for text in late))
+    assert (verdict.cause, verdict.culprits.ranks, verdict.culprits.hosts) == ("cpu-starved", (4, 5), ("zeta-2",))
+
+
+@pytest.mark.parametrize("said", [range(WORLD), (2, 4, 5), (4,)])
+def test_what_others_say_of_their_cpus_too_or_not_all_of_a_host(tmp_path, said):
+    lines = [f"{by_host(rank)} {WORKERS}" for rank in said] + [f"{by_host(rank)} model ready" for rank in range(WORLD)]
+    verdict = judged(tmp_path, *lines, *(by_host(int(text[5])) + text[7:] for text in timeouts(late=5)))
+    assert verdict.cause != "cpu-starved"

@@ -31,6 +31,8 @@ _LEFT = re.compile(
     r"\b(?:done|end(?:s|ed)?|finished|complete[ds]?|exhausted)\b"
     r"|\b(?:left|leaving|end of|out of)\b[^\n]{0,30}\b(?:loop|epoch|data|batches|loader)\b|on_train_epoch_end"
 )
+_OF_HOSTS = ("cpu-starved", "storage-stall")
+"""What all ranks of a host have together."""
 _MOST_RANKS = 8
 _NEARLY_ALL = 0.75
 
@@ -101,6 +103,10 @@ def _of(rank: int, case: Case, spoken: SpokenLines, suspects: Collection[int]) -
             continue
         if (cause := _told(line, spoken)) is not None:
             yield _quoted(case, rank, line, cause)
+        elif line.speaker == me and (cause := _told_by_host(line, case, spoken)) is not None:
+            for same in (other for other in spoken.lines if other.shape == line.shape):
+                if isinstance(same.speaker.name, int):
+                    yield replace(_quoted(case, same.speaker.name, same, cause), of_host=True)
         elif line.speaker == me and (_counts_differ(line, spoken) or _left_the_loop(line, spoken)):
             yield _quoted(case, rank, line, "uneven-inputs")
     of_it = [line for line in spoken.mentions if (said := MENTION.search(line.text)) and int(said[1]) == rank]
@@ -120,7 +126,20 @@ def _places(rank: int, case: Case, spoken: SpokenLines, suspects: Collection[int
 
 def _told(line: Line, spoken: SpokenLines) -> str | None:
     """The cause that an own line speaks of."""
-    if spoken.speakers[line.shape] != {line.speaker} or _OF_LIBRARIES.match(line.text):
+    return _cause(line) if spoken.speakers[line.shape] == {line.speaker} else None
+
+
+def _told_by_host(line: Line, case: Case, spoken: SpokenLines) -> str | None:
+    """The cause of a whole host that a line speaks of, where all of its ranks printed it, and nobody elsewhere."""
+    host = case.people.host_of(line.speaker.name) if isinstance(line.speaker.name, int) else None
+    fellows = set(case.people.ranks_on(host)) if host else set()
+    if spoken.speakers[line.shape] != {Speaker("rank", rank) for rank in fellows} or fellows >= spoken.ranks:
+        return None
+    return cause if (cause := _cause(line)) in _OF_HOSTS else None
+
+
+def _cause(line: Line) -> str | None:
+    if _OF_LIBRARIES.match(line.text):
         return None
     known = [s for s, _ in recognise(line.text)]
     if any(s.role in ("root", "harmless") for s in known):
