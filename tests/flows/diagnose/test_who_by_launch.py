@@ -63,6 +63,23 @@ def test_the_host_of_a_rank(tmp_path: Path, launch: str, hosts: tuple[str, ...])
     assert (found.ranks, found.hosts) == ((5,), hosts)
 
 
+@pytest.mark.parametrize(
+    ("launch", "second", "hosts"),
+    [
+        ("srun -N2 --ntasks-per-node=4 --label python train.py", 4, ("ka-2",)),
+        ("srun -N2 --ntasks-per-node=4 --label python train.py", 1, ()),  # two hosts in one block of ranks
+        ("srun -N2 --ntasks-per-node=4 --distribution=cyclic --label python train.py", 4, ()),
+    ],
+)
+def test_a_rank_is_on_the_host_of_its_block(tmp_path: Path, launch: str, second: int, hosts: tuple[str, ...]) -> None:
+    using = "".join(
+        f"{task}: {host}:71{task}:718{task} [0] NCCL INFO Bootstrap : Using eth0:10.9.1.{task}<0>\n"
+        for task, host in ((0, "ka-1"), (second, "ka-2"))
+    )
+    found = verdict(tmp_path, {"out.log": f"{launch}\n{using}{ECC.format(6)}{lost(0, 7)}"}).culprits
+    assert (found.ranks, found.hosts) == ((6,), hosts)
+
+
 def test_the_list_and_the_command_may_stand_in_two_files(tmp_path: Path) -> None:
     files = {
         "scontrol.txt": "JobId=881 JobName=pre\n   NodeList=ra[1-4]\n   BatchHost=ra1\n",

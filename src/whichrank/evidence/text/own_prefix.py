@@ -76,9 +76,11 @@ _STAMPED = frozenset("[(0123456789")
 """A date and a time of day may stand before the prefix."""
 _MOSTLY, _HALF, _PARTLY = 0.9, 0.5, 0.1
 _SAYS = re.compile(r"\[rank(\d{1,5})\]|\brank[ :=](\d{1,5})(?=:|/\d| of | on | ready| up\b| init)", re.IGNORECASE)
+_MENTIONS = re.compile(r"\brank[ :=]?(\d{1,5})()\b", re.IGNORECASE)
+"""Any rank that a line speaks of: the speaker itself where many do so and none of another."""
 _ANY_RANK = re.compile(rb"rank[ :=]?(\d{1,5})")
 """In lower case: every rank that a line may say, and some numbers besides."""
-_AGREED, _FEW = 2, 64
+_AGREED, _AGREED_OFTEN, _FEW = 2, 4, 64
 _LINES = 4000
 _LONGEST = 600
 
@@ -91,7 +93,9 @@ def learn(edges: bytes) -> re.Pattern[str] | None:
     several = len(set(_ANY_RANK.findall(edges.lower()))) >= _AGREED
     speaking = [line for line in said if "rank" in line.lower()] if several else []
     speaking = [line for line in speaking if _NUMBERED.match(line)]
-    by_rank = next((shape for shape in _SHAPES if _fits(shape, speaking)), None) if speaking else None
+    ways = ((_SAYS, _AGREED), (_MENTIONS, _AGREED_OFTEN)) if speaking else ()
+    fitting = (shape for says, least in ways for shape in _SHAPES if _fits(shape, speaking, says, least))
+    by_rank = next(fitting, None)
     if by_rank is None:
         naming = [line for line in said if _NAMED_SOON.search(line, 0, _SOON) and _NAMES_RANK.match(line)]
         begun = _PARTLY * len(said)
@@ -154,17 +158,17 @@ def _of_one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float
     return begun if fits else 0
 
 
-def _fits(shape: re.Pattern[str], lines: Iterable[str]) -> bool:
+def _fits(shape: re.Pattern[str], lines: Iterable[str], says: re.Pattern[str], least: int) -> bool:
     agreed: set[int] = set()
     for line in lines:
         match = shape.match(line)
         if match is None:
             continue
-        said = _SAYS.search(line, match.end())
+        said = says.search(line, match.end())
         if said is None:
             continue
         number = int(said[1] or said[2])
         if number != int(match["rank"]):
             return False
         agreed.add(number)
-    return len(agreed) >= _AGREED
+    return len(agreed) >= least

@@ -7,10 +7,17 @@ other, and with what is known of single ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from whichrank.records.events.launchers import ProcessExit
 from whichrank.records.placement import Layout
+
+if TYPE_CHECKING:
+    from whichrank.records.nccl import NcclProcess
+
+_LABEL = re.compile(r"(\d{1,6}):")
 
 Places = dict[int, tuple[str, int]]
 """Host and local rank of each rank."""
@@ -39,6 +46,28 @@ def places(layouts: Sequence[Layout], exits: Iterable[ProcessExit]) -> Places:
         for host, number in numbers(layouts, exits).items()
         for local in range(count)
     }
+
+
+def labelled(layouts: Iterable[Layout], processes: Iterable[NcclProcess]) -> dict[int, str]:
+    """The hosts of ranks that `srun --label` numbers, where Slurm starts every rank itself."""
+    if not any(layout.by_scheduler and layout.per_host and not layout.one_task for layout in layouts):
+        return {}
+    told = [(match[1], p.host) for p in processes if p.host and (match := _LABEL.fullmatch(p.launcher))]
+    hosts = {int(task): host for task, host in told}
+    return hosts if all(hosts[int(task)] == host for task, host in told) else {}
+
+
+def blocks(layouts: Sequence[Layout], known: Mapping[int, str]) -> dict[int, str]:
+    """The hosts of all ranks that are on the same node as one of which the host is known: launchers count the ranks of
+    a node one after the other. Nothing where a node has two hosts, or a host two nodes."""
+    counts = {layout.per_host for layout in layouts if layout.per_host}
+    if len(counts) != 1 or not known:
+        return {}
+    (count,) = counts
+    nodes = {(rank // count, host) for rank, host in known.items()}
+    if not len({node for node, _ in nodes}) == len({host for _, host in nodes}) == len(nodes):
+        return {}
+    return {node * count + local: host for node, host in nodes for local in range(count)}
 
 
 def numbers(layouts: Sequence[Layout], exits: Iterable[ProcessExit]) -> dict[str, int]:

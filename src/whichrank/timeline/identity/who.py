@@ -22,6 +22,7 @@ from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, Wor
 from whichrank.records.placement import Layout, Placement
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.identity import layouts as launched
+from whichrank.timeline.identity.nccl_ranks import joined_by_smaller_ones, stated_ranks
 from whichrank.timeline.identity.runs import LARGEST_WORLD
 
 if TYPE_CHECKING:
@@ -160,7 +161,10 @@ def meet(
         if event.rank is not None:
             people.note(event.rank, pid=event.pid if not isinstance(event, ElasticSignal) else None, host=event.host)
     told = max([world, *_sizes(nccl, ras, [event for event in events if isinstance(event, _TELL_SIZE)])], default=0)
-    _by_launch(people, [launch for launch in stated if isinstance(launch, Layout)], events, told)
+    launches = [launch for launch in stated if isinstance(launch, Layout)]
+    for rank, host in launched.labelled(launches, nccl).items():
+        people.note(rank, host=host)
+    _by_launch(people, launches, events, told)
     for number in dumped:
         people.note(number)
     for stack in stacks:
@@ -182,7 +186,7 @@ def _by_launcher_and_nccl(
     """The sources that tie a pid to a rank outright: the agent's table, communicators over the whole job. One of fewer
     ranks than are `numbered` is a part of it."""
     whole = max(people.world, numbered)
-    if _joined_by_smaller_ones(nccl, whole):
+    if joined_by_smaller_ones(nccl, whole):
         whole = 0
     for event in events:
         if event.rank is not None and isinstance(event, ElasticFailure | ProcessExit):
@@ -193,42 +197,13 @@ def _by_launcher_and_nccl(
         for init in process.inits:
             if init.nranks == whole and process.pid is not None:
                 people.note(init.rank, pid=process.pid, host=process.host, gpu=init.cuda_dev, bus_id=init.bus_id)
-    for rank, process in _stated(nccl).items():
+    for rank, process in stated_ranks(nccl).items():
         people.note(rank, pid=process.pid, host=process.host)
     for report in ras:
         for comm in report.comms:
             if comm.size == whole:
                 for member in comm.ranks:
                     people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
-
-
-def _joined_by_smaller_ones(nccl: Sequence[NcclProcess], size: int) -> bool:
-    """Whether there are several communicators of this size, and a smaller one has members of two of them: they are
-    columns of a mesh, and not the whole job in two attempts."""
-    of_size: dict[tuple[str | None, int | None], str] = {}
-    smaller: dict[str, set[tuple[str | None, int | None]]] = {}
-    for process in nccl:
-        for init in process.inits:
-            if init.comm_id is None:
-                continue
-            if init.nranks == size:
-                of_size.setdefault((process.host, process.pid), init.comm_id)
-            elif init.nranks < size:
-                smaller.setdefault(init.comm_id, set()).add((process.host, process.pid))
-    return any(len({of_size[p] for p in members if p in of_size}) > 1 for members in smaller.values())
-
-
-def _stated(nccl: Sequence[NcclProcess]) -> dict[int, NcclProcess]:
-    """Ranks by the launcher's prefixes: each stands before the lines of one process, and none contradicts NCCL."""
-    found: dict[int, NcclProcess] = {}
-    for process in nccl:
-        if process.stated_rank is None or process.pid is None:
-            continue
-        other = found.setdefault(process.stated_rank, process)
-        of_world = {init.rank for init in process.inits if init.nranks > process.stated_rank}
-        if other.label != process.label or (of_world and process.stated_rank not in of_world):
-            return {}
-    return found if len(found) > 1 else {}
 
 
 def _by_tasks(people: People, exits: Sequence[ProcessExit], spoken: int) -> None:
@@ -268,6 +243,10 @@ def _by_launch(people: People, layouts: Sequence[Layout], events: Sequence[Event
     if found and fits and people.world <= max(size, 1 + max(found)) <= LARGEST_WORLD:
         for rank, (host, local) in found.items():
             people.note(rank, host=host, local_rank=local)
+    named = {rank: host for rank in people.by_rank if (host := people.host_of(rank)) and host != "localhost"}
+    for rank, host in launched.blocks(layouts, named).items() if fits else ():
+        if rank < people.world <= size:
+            people.note(rank, host=host)
 
 
 def _listed(placements: Sequence[Placement]) -> list[int]:
