@@ -151,3 +151,30 @@ def test_what_is_no_value_by_rank(tmp_path, text):
     path = tmp_path / "out.log"
     path.write_text(text)
     assert read(Item(path, "out.log", len(text), 0)).records == []
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "quantity", "values"),
+    [
+        ("0: 09:15:07 spill_s by rank 0:2.01 1:1.92 2:7.08 3:2.00", "spill_s", "step", [2.01, 1.92, 7.08, 2.0]),
+        ("fwd time (ms) per rank: [20.5, 21, 39.5]", "fwd time (ms)", "work", [20.5, 21.0, 39.5]),
+        ("per-rank data wait: r0=1.5s, r1=1.5s, r2=9s", "data wait", "wait", [1500.0, 1500.0, 9000.0]),
+        ("offload_ms across ranks 0=2 1=2 2=8", "offload_ms", "step", [2.0, 2.0, 8.0]),
+    ],
+)
+def test_the_values_of_all_ranks_in_one_line(tmp_path, line, name, quantity, values):
+    found = cells(tmp_path, f"rank 0 of 4 begins\n{line}\n")
+    assert found == [(name, quantity, (rank,), None, -1, value) for rank, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "samples by rank 0:2048 1:2048 2:2040",  # nothing that takes time
+        "copy_s by rank 0:2.01 1:1.92",  # too few to tell
+        "copy_s by rank 0:2.01 0:1.92 1:1.90",  # a rank with two values
+        "copy_s by rank at 10:15:07 and 10:16:08",
+    ],
+)
+def test_other_lists_by_rank_tell_no_times(tmp_path, line):
+    assert cells(tmp_path, f"rank 0 of 4 begins\n{line}\n") == []

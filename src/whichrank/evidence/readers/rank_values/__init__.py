@@ -1,8 +1,8 @@
 """Values per rank or host, as trainers, timers and people print them: step times, waits, rates, checksums.
 
-Three shapes, whatever the program: a table with a column for the rank or the host; a heading with one row per rank
-below it (`rank 3: 212.4`); lines that begin with a rank and go on with names and values. And the ranks with the least
-and the most, as Megatron prints them.
+Four shapes, whatever the program: a table with a column for the rank or the host; a heading with one row per rank
+below it (`rank 3: 212.4`); lines that begin with a rank and go on with names and values; one line with the values of
+all ranks. And the ranks with the least and the most, as Megatron prints them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from whichrank.evidence.readers.rank_values.extremes import extremes
+from whichrank.evidence.readers.rank_values.listed import listed
 from whichrank.evidence.readers.rank_values.rows import MOST, measuring, rows
 from whichrank.evidence.readers.rank_values.tables import tables
 from whichrank.evidence.text.prefixes import Clock, clock_of
@@ -33,13 +34,14 @@ _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
     rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops| d?t_[a-z])"
     rb"|rank\s{0,4}\d{1,7}\s?[:|=]\s{0,8}\d|(?:ms|time|sha1|sum|hash)\W[^\n]{0,80}\brank"
+    rb"|\b(?:by|per|each|across)[ _-](?:all )?ranks?\b[^\n]{0,60}\[\s{0,4}\d"
     rb"|/Rnk: \d| Ranks with (?:low|high)est "
     rb"|\branks? \d{1,7}-\d{1,7}\b[^\n]{0,80}?=\d"
     rb"|\]\[\d{1,6}\][^\n]{0,80}(?:time|\dm?s\b|sha|md5|hash|sum|crc)"
 )
 _MEASURES = (b"time", b"ms", b"sha", b"md5", b"hash", b"sum", b"crc", b"flops", b" t_", b" dt_")
 _SECONDS = re.compile(rb"s(?<=[\d (_/]s)\b")
-_RANKED = re.compile(rb"rank(?:\s{0,4}\d{1,7}\s?[:|=]|s? \d{1,7}-\d)")
+_RANKED = re.compile(rb"rank(?:\s{0,4}\d{1,7}\s?[:|=]|s? \d{1,7}-\d)|(?:by|per|each|across)[ _-](?:all )?rank")
 """In lower case: one of these stands in a text that is worth it, found sooner than that."""
 _NOT_LOGS = (".py", ".json", ".html", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env", ".c", ".cc", ".cpp", ".h")
 
@@ -58,7 +60,7 @@ def read(item: Item) -> Reading:
     if not _may_be_worth(data.lower()) or not _WORTH.search(data):
         return Reading([], "ignored", "no values by rank")
     lines = _lines(data, first)
-    found = chain(tables(lines), extremes(lines), rows(lines, _clock(item), measuring(data, first)))
+    found = chain(tables(lines), extremes(lines), listed(lines), rows(lines, _clock(item), measuring(data, first)))
     cells = sorted(_bounded(found), key=lambda cell: cell.line)
     members = {cell.member for cell in cells}
     if len(members) < 2:

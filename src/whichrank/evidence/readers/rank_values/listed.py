@@ -1,0 +1,59 @@
+"""Values of all ranks in one line: `copy_s by rank 0:2.01 1:1.92 2:2.04`, `step time (ms) per rank: [21, 21, 39]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from whichrank.records.rank_values import Member, RankValue, quantity
+
+_LONGEST = 1 << 16
+_LEAST = 3
+_GAP = 60
+"""Letters between the words and the values."""
+_NUMBER = r"\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?"
+_WORDS = re.compile(r"(?i)\b(?:by|per|for each|of each|across)[ _-](?:all )?ranks?\b")
+_NAME = re.compile(r"[A-Za-z][\w./%-]{0,40}(?: \(?[A-Za-z][\w./%-]{0,40}\)?){0,3}(?=[\s:=,(]{0,4}$)")
+_ONE = rf"(?P<rank>\d{{1,7}}) ?[:=] ?(?P<value>{_NUMBER}) ?(?P<unit>ms|us|s)?"
+_PAIR = re.compile(rf"{_ONE}\b")
+_ANY = re.sub(r"\?P<\w+>", "?:", _ONE)
+_PAIRS = re.compile(rf"(?:(?:rank ?|r)?{_ANY}(?:[,;|]?\s{{1,4}}|[,;|]|$)){{{_LEAST},}}")
+_ARRAY = re.compile(rf"\[\s{{0,4}}{_NUMBER}(?:[,\s]{{1,4}}{_NUMBER}){{{_LEAST - 1},}},?\s{{0,4}}\]")
+_STEP = re.compile(r"(?i)\b(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
+_SCALE = {"s": 1000.0, "us": 0.001}
+
+
+def listed(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
+    """The values of such lines; of a list without ranks the first is that of rank 0."""
+    for number, line in lines:
+        words = _WORDS.search(line) if "ank" in line and len(line) <= _LONGEST else None
+        if words is None:
+            continue
+        row = _PAIRS.search(line, words.end()) or _ARRAY.search(line, words.end())
+        if row is None or row.start() - words.end() > _GAP:
+            continue
+        told = _NAME.search(line[max(0, words.start() - 2 * _GAP) : words.start()])
+        name = told or _NAME.search(line[words.end() : row.start()])
+        cells = _cells(row[0], line)
+        kind = quantity(name[0], timed=any(cell.unit for cell in cells)) if name else None
+        if name is None or kind in (None, "checksum") or len({cell.rank for cell in cells}) != len(cells):
+            continue
+        step = int(at[1]) if (at := _STEP.search(line[: row.start()])) else -1
+        for cell in cells:
+            value = float(cell.value) * _SCALE.get(cell.unit, 1.0)
+            yield RankValue(name[0], kind, Member((cell.rank,)), step, number, cell.quote, value)
+
+
+class _Cell(NamedTuple):
+    rank: int
+    value: str
+    unit: str
+    quote: str
+
+
+def _cells(row: str, line: str) -> list[_Cell]:
+    if row.startswith("["):
+        return [_Cell(rank, value, "", line.strip()) for rank, value in enumerate(re.findall(_NUMBER, row))]
+    pairs = _PAIR.finditer(row)
+    return [_Cell(int(pair["rank"]), pair["value"], pair["unit"] or "", pair[0]) for pair in pairs]
