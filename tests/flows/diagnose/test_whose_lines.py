@@ -280,3 +280,22 @@ def test_counts_of_ras_and_a_chat_that_says_that_nothing_moves(tmp_path: Path) -
 def test_the_host_after_which_a_file_is_named_has_its_whole_name(tmp_path: Path, file: str, host: str) -> None:
     launch = "# ka-gpu11 ranks 0-1, ka-gpu12 ranks 2-3\n[rank0] step 1 loss 2.31\n"
     assert culprits(tmp_path, {"job.log": launch + timed_out(0, 1, 3), file: XID}).hosts == (host,)
+
+
+LOCKED = (
+    "2 GPUs each (ranks 0-1 ca-1, 2-3 ca-2). It stands still.\n\n"
+    '    ca-2$ py-spy dump --pid 711    # rank 2\n    Thread 711 (idle): "MainThread"\n'
+    "        wait (torch/utils/file_baton.py:43)\n        load (torch/utils/cpp_extension.py:1308)\n"
+    '    ca-1$ py-spy dump --pid 512    # rank 0\n    Thread 512 (active): "MainThread"\n'
+    "        broadcast (torch/distributed/distributed_c10d.py:2213)\n"
+)
+
+
+@pytest.mark.parametrize(("through", "ranks"), [((0, 1), (2, 3)), ((0, 1, 3), (2,)), ((), (2,))])
+def test_a_rank_that_waits_for_a_lock_of_its_host(
+    tmp_path: Path, through: tuple[int, ...], ranks: tuple[int, ...]
+) -> None:
+    began = "".join(f"ca-{1 + n // 2}: Using /tmp/ext/py311 as PyTorch extensions root...\n" for n in range(4))
+    done = "".join(f"ca-{1 + n // 2}: Loading extension module fused_adam...\n" for n in through)
+    found = culprits(tmp_path, {"ds.log": began + done, "ticket.md": LOCKED})
+    assert (found.ranks, found.hosts) == (ranks, ("ca-2",))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.evidence.text.own_prefix import NO_HOST
 from whichrank.evidence.text.path_hint import PathHint, hint_of_path
@@ -61,6 +62,11 @@ _OTHER_TITLE = re.compile(r"\s{0,4}([=#*~-]{2,60}|#) {0,4}(?!Rank {1,6}\d{1,6} (
 """The rows in which NCCL's tests list their ranks head nothing."""
 _AT = re.compile(rf"[\w.-]{{1,32}}@({_HOST})\(({_ADDRESS})\)(?::[^$#\n]{{0,60}})?[$#] ")
 """A prompt with the address: `root@node7(10.0.0.7):/# `."""
+_AT_PATH = re.compile(rf"({_HOST}):[~/][^$#\s]{{0,60}}[$#] ")
+"""`node7:~$ cat /etc/hosts`."""
+_IN_CODE = re.compile(r" {4,8}(?=[\w.@~:/\[\]-]{2,120}\$ )")
+"""What Markdown puts before the lines of a shell."""
+_COMMENT = re.compile(r" # {0,3}(\S.{0,120})$")
 _BARE_PROMPT = re.compile(rf"{_LIKE_A_HOST}(?: \([^()\n]{{1,40}}\))? ?[$#>] (?=[a-z./])")
 """`node7 # lsmod`, `node7 (node rank 1) # lsmod`."""
 _ENDS, _DECORATES = (":", "]", "**"), tuple("=#*>~-")
@@ -116,12 +122,22 @@ def mark_of(line: str) -> Mark | None:
     """What a line says of the host of those below it."""
     if not _may_mark(line):
         return None
-    if mark := _of_shell(line) or _of_title(line):
+    typed = line[code.end() :] if (code := _IN_CODE.match(line)) else line
+    if mark := _of_shell(typed):
+        return _commented(mark, typed)
+    if mark := _of_title(line):
         return mark
     other = _OTHER_TITLE.match(line)
     if other or _RANK_ALONE.match(line):
         return Mark(None, mark=other[1] if other else ":", rank=_rank_in(line))
     return Mark(None, mark="$") if _HERE.match(line) else None
+
+
+def _commented(mark: Mark, line: str) -> Mark:
+    """With the rank that somebody wrote behind the command."""
+    comment = _COMMENT.search(line)
+    rank = _rank_in(comment[1]) if comment else None
+    return replace(mark, rank=rank) if rank is not None else mark
 
 
 def _rank_in(line: str) -> int | None:
@@ -144,6 +160,8 @@ def _of_shell(line: str) -> Mark | None:
         return Mark(prompt[1], address=prompt[2], mark="@")
     if prompt := _PROMPT.match(line):
         return Mark(prompt[1] or prompt[2] or prompt[3], mark="@")
+    if prompt := _AT_PATH.match(line):
+        return Mark(prompt[1], mark="@")
     prompt = _BARE_PROMPT.match(line)
     return Mark(host, sure=False, mark="@") if prompt and (host := _unless_rank(prompt[1])) else None
 

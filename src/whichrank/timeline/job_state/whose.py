@@ -56,7 +56,8 @@ def with_whom(case: Case, finding: Finding) -> Finding:
     joins = (
         _among_peers, _of_some_hosts, _at_address, _at_another_endpoint, _of_another_version, _of_the_actor, _of_host,
         _named_by_all,
-        _of_whom, _with_ranks_of_host, _with_host_of_ranks, _with_fellows, _on_the_only_host, _called,
+        _of_whom, _with_ranks_of_host, _with_host_of_ranks, _with_fellows, _behind_a_lock, _on_the_only_host,
+        _called,
     )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
@@ -299,6 +300,22 @@ def _with_fellows(case: Case, finding: Finding) -> Finding:
         return finding
     victims = tuple(rank for rank in finding.victims if rank not in ranks)
     return replace(finding, subject=replace(subject, ranks=ranks), victims=victims)
+
+
+def _behind_a_lock(case: Case, finding: Finding) -> Finding:
+    """All ranks of the host, where one of them waits for the lock of a build: each began it there, and none is through
+    with it, while other hosts are."""
+    subject = finding.subject
+    if finding.cause != "stale-lock-or-store" or not subject.ranks or len(subject.hosts) != 1:
+        return finding
+    told = [(s.signature, short_name(s.host)) for s in case.sightings if s.host]
+    host, fellows = short_name(subject.hosts[0]), case.people.ranks_on(subject.hosts[0])
+    through = {place for signature, place in told if signature == "done-extension"}
+    began = told.count(("doing-extension", host)) >= len(fellows) > 1
+    if not began or not through or host in through or not set(subject.ranks) < set(fellows) < set(range(case.world)):
+        return finding
+    victims = tuple(rank for rank in finding.victims if rank not in fellows)
+    return replace(finding, subject=replace(subject, ranks=fellows), victims=victims)
 
 
 def _on_the_only_host(case: Case, finding: Finding) -> Finding:
