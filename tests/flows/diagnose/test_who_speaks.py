@@ -192,3 +192,21 @@ def test_the_host_that_all_others_lost(tmp_path: Path) -> None:
     failed = "[rank9]: " + texts.traceback("ValueError: bad shard").replace("\n", "\n[rank9]: ")
     found = verdict(tmp_path, {"job.out": lost + failed})
     assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("rank-exception", (9,), ("kt-3",))
+
+
+@pytest.mark.parametrize(
+    ("limits", "ranks"), [(("unlimited", "4096"), (2, 3)), (("4096", "4096"), (2,)), (("unlimited", "unlimited"), (2,))]
+)
+def test_a_limit_of_locked_memory_is_that_of_all_ranks_of_a_host(
+    tmp_path: Path, limits: tuple[str, str], ranks: tuple[int, ...]
+) -> None:
+    def said(rank: int, text: str) -> str:
+        return f"[1,{rank}]<stdout>:kv-{1 + rank // 2}{text}\n"
+
+    full = "misc/ibvwrap.cc:190 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory"
+    gone = "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer kv-2<33262>"
+    log = "mpirun -np 4 -H kv-1:2,kv-2:2 --tag-output ./all_reduce_perf -b 8M -e 1G\n"
+    log += "".join(said(rank, f" memlock={limits[rank // 2]}") for rank in range(4))
+    log += "".join(said(r, f":{90 + r}:{190 + r} [0] {words}") for r, words in ((2, full), (0, gone), (1, gone)))
+    found = verdict(tmp_path, {"mpirun.log": log})
+    assert (found.cause, found.culprits.ranks) == ("memlock-ulimit", ranks)

@@ -9,7 +9,8 @@ Adapters work on locked memory. Shells that mpirun, ssh or a container starts of
 
 ## How it decides
 By `ulimit -l` or `/proc/PID/limits`, and by NCCL's or UCX's words: a verbs call that failed with "Cannot allocate
-memory". The limit alone accuses nobody: jobs that use no RDMA do not need it.
+memory". The limit alone accuses nobody: jobs that use no RDMA do not need it. Where other hosts are shown to have more,
+all ranks of the host are named: they have the same limit.
 
 ## Example
 `Max locked memory  8388608  8388608  bytes` and `Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory`
@@ -63,9 +64,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not low or not refused:
         return []
     signs = statements.first_to_fail(refused)
-    ranks = statements.unless_all(case, statements.ranks_of(signs))
-    kib = low[0].limits["memlock"] >> 10
     hosts, all_hosts = {s.host for s in low}, {s.host for s in states}
+    there = {rank for name in hosts if name and hosts < all_hosts for rank in case.people.ranks_on(name)}
+    refusing = statements.ranks_of(signs)
+    ranks = statements.unless_all(case, tuple(sorted(there)) if there >= set(refusing) else refusing)
+    kib = low[0].limits["memlock"] >> 10
     host = low[0].host if len(hosts) == 1 or hosts < all_hosts else None
     where = f" on {host}" if host else ""
     message = f"Locked memory is limited to {kib:,} KiB{where}: memory for the adapter could not be registered."
