@@ -156,10 +156,9 @@ def test_what_is_no_value_by_rank(tmp_path, text):
 @pytest.mark.parametrize(
     ("line", "name", "quantity", "values"),
     [
-        ("0: 09:15:07 spill_s by rank 0:2.01 1:1.92 2:7.08 3:2.00", "spill_s", "step", [2.01, 1.92, 7.08, 2.0]),
+        ("0: 09:15:07 step_s by rank 0:2.01 1:1.92 2:7.08 3:2.00", "step_s", "step", [2.01, 1.92, 7.08, 2.0]),
         ("fwd time (ms) per rank: [20.5, 21, 39.5]", "fwd time (ms)", "work", [20.5, 21.0, 39.5]),
         ("per-rank data wait: r0=1.5s, r1=1.5s, r2=9s", "data wait", "wait", [1500.0, 1500.0, 9000.0]),
-        ("offload_ms across ranks 0=2 1=2 2=8", "offload_ms", "step", [2.0, 2.0, 8.0]),
     ],
 )
 def test_the_values_of_all_ranks_in_one_line(tmp_path, line, name, quantity, values):
@@ -167,9 +166,18 @@ def test_the_values_of_all_ranks_in_one_line(tmp_path, line, name, quantity, val
     assert found == [(name, quantity, (rank,), None, -1, value) for rank, value in enumerate(values)]
 
 
+def test_what_several_lines_tell_of_all_ranks(tmp_path):
+    line = "offload_ms across ranks 0=2 1=2 2=8\n"
+    assert cells(tmp_path, line) == []  # once may be at the start
+    assert cells(tmp_path, 2 * line) == 2 * [
+        ("offload_ms", "step", (n,), None, -1, float(v)) for n, v in enumerate((2, 2, 8))
+    ]
+
+
 @pytest.mark.parametrize(
     "line",
     [
+        "startup_s by rank 0:9.1 1:4.0 2:4.1",
         "samples by rank 0:2048 1:2048 2:2040",  # nothing that takes time
         "copy_s by rank 0:2.01 1:1.92",  # too few to tell
         "copy_s by rank 0:2.01 0:1.92 1:1.90",  # a rank with two values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,11 +22,19 @@ _ANY = re.sub(r"\?P<\w+>", "?:", _ONE)
 _PAIRS = re.compile(rf"(?:(?:rank ?|r)?{_ANY}(?:[,;|]?\s{{1,4}}|[,;|]|$)){{{_LEAST},}}")
 _ARRAY = re.compile(rf"\[\s{{0,4}}{_NUMBER}(?:[,\s]{{1,4}}{_NUMBER}){{{_LEAST - 1},}},?\s{{0,4}}\]")
 _STEP = re.compile(r"(?i)\b(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
+_OF_STEPS = re.compile(r"(?i)step|iter|batch|fwd|bwd|forward|backward|wait|/s|per[ _-]?s|throughput|flops|mfu")
 _SCALE = {"s": 1000.0, "us": 0.001}
 
 
 def listed(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
-    """The values of such lines; of a list without ranks the first is that of rank 0."""
+    """The values of such lines; of a list without ranks the first is that of rank 0. What the name does not tell to be
+    of every step counts where several lines tell it: a start may take one rank longer."""
+    found = list(_listed(lines))
+    told = Counter(name for name, _ in {(cell.name, cell.line) for cell in found})
+    yield from (cell for cell in found if told[cell.name] > 1 or _OF_STEPS.search(cell.name))
+
+
+def _listed(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
     for number, line in lines:
         words = _WORDS.search(line) if "ank" in line and len(line) <= _LONGEST else None
         if words is None:
