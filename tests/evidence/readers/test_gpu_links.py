@@ -42,8 +42,9 @@ def test_every_gpu_with_its_lanes(tmp_path, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_hosts_that_are_all_built_so_have_no_fault(tmp_path, shape):
-    assert states(tmp_path, rows(shape, {0, 1, 2, 3})) == []
+@pytest.mark.parametrize("narrow", [{0, 1, 2, 3}, {1, 3}, set()])
+def test_hosts_that_are_all_built_so_have_no_fault(tmp_path, shape, narrow):
+    assert states(tmp_path, rows(shape, narrow)) == []
 
 
 def test_the_gpu_with_fewer_lanes_is_named(tmp_path):

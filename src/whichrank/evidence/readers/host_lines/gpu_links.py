@@ -28,7 +28,7 @@ def fits(head: bytes) -> bool:
 
 
 def read(item: Item) -> list[GpuState]:
-    """One `GpuState` per GPU; none where all have the same width: then the hosts are built so."""
+    """One `GpuState` per GPU; none where all GPUs, or all hosts, are alike: then they are built so."""
     found: dict[tuple[str, int], GpuState] = {}
     clock = clock_of(item)
     for number, line in plain_lines(item, _MOST_BYTES):
@@ -44,5 +44,9 @@ def read(item: Item) -> list[GpuState]:
         ref = Ref(item.label, f"line {number}", line.strip()[:300], None, host)
         values = {key: value for key, value in told if value}
         found[host, int(row[2])] = GpuState(ref, host, index=int(row[2]), values=values, line=number)
-    differ = len({state.values["pcie_width"] for state in found.values()}) > 1
-    return list(found.values()) if differ else []
+    hosts: dict[str, set[tuple[int, str]]] = {}
+    for (host, gpu), state in found.items():
+        hosts.setdefault(host, set()).add((gpu, state.values["pcie_width"]))
+    built_alike = len(hosts) > 1 and all(gpus == next(iter(hosts.values())) for gpus in hosts.values())
+    differ = len({width for gpus in hosts.values() for _, width in gpus}) > 1
+    return list(found.values()) if differ and not built_alike else []
