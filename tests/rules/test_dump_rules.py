@@ -167,3 +167,24 @@ def test_the_rank_that_did_not_make_the_group(tmp_path: Path, absent: int) -> No
     (finding,) = findings("COLL135", case)
     assert (finding.cause, finding.subject.ranks) == ("conditional-collective", (absent,))
     assert findings("COLL102", case) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected", "cause", "ranks"),
+    [
+        ((512, 85, 512, 512), (404, 423, 799, 422), "size-mismatch", (1,)),
+        ((90, 70, 80, 60), (100, 100, 100, 100), "size-mismatch", ()),
+        ((90, 110, 80, 120), (100, 100, 100, 100), "collective-stalled", ()),
+        ((90, 110, 80, 120), (100, 100, 130, 100), "size-mismatch", (2,)),
+    ],
+    ids=["one sends less", "nobody stands out", "it fits", "one expects more"],
+)
+def test_an_all_to_all_whose_splits_do_not_fit(sent, expected, cause, ranks) -> None:
+    world = {"0": (0, 1, 2, 3)}
+    exchange = [
+        Did("0", "all_to_all", 3, done=False, numel=numel, numel_out=out)
+        for numel, out in zip(sent, expected, strict=True)
+    ]
+    lineup = lined_up(*(dump(rank, world, [*steps(2), exchange[rank]]) for rank in range(4)))
+    (finding,) = findings("COLL111", Case(lineup=lineup, has_dumps=True))
+    assert (finding.cause, finding.subject.ranks) == (cause, ranks)

@@ -23,6 +23,8 @@ class Did(Struct, frozen=True):
     done: bool = True
     started: bool = False
     numel: int = 8
+    numel_out: int | None = None
+    """Of what it gets, where that is not as much."""
     dtype: str = "Float"
     line: int = 10
     function: str = "main"
@@ -34,7 +36,8 @@ def call(did: Did, backend: str = "nccl") -> Call:
     p2p = did.op.startswith(("send", "recv"))
     frame = Frame(did.function, "/srv/job/train.py", did.line)
     sizes, dtypes = ((did.numel,),), (did.dtype,)
-    return Call(did.op, backend, sizes, sizes, dtypes, dtypes, (frame,), "main", p2p, 600_000)
+    outputs = sizes if did.numel_out is None else ((did.numel_out,),)
+    return Call(did.op, backend, sizes, outputs, dtypes, dtypes, (frame,), "main", p2p, 600_000)
 
 
 def dump(

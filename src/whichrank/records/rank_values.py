@@ -26,7 +26,7 @@ _WAIT = re.compile(
     r"wait|barrier|sync|comm\b|comm[-_ ]|communicat|all[-_ ]?(?:reduce|gather|to)|scatter|exposed|nccl|recv|send"
     r"|bubble|idle|stall"
 )
-_DATA = re.compile(r"data|(?<!off)load|fetch|input|read|batch[-_ ]gen|preproc|tokeni[sz]")
+_DATA = re.compile(r"data|(?<!off)load|fetch|input|read|batch[-_ ]gen|preproc|prepar|tokeni[sz]")
 _WORK = re.compile(r"fwd|bwd|forward|backward|comput|optim|kernel|gemm|matmul|busy|gpu|cpu|model")
 _STEP = re.compile(r"step|iter|total|elapsed|epoch|batch")
 

@@ -42,6 +42,7 @@ from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.layouts import store_of
 from whichrank.timeline.identity.old_dumps import without_old
 from whichrank.timeline.identity.places import with_ranks_of_places
+from whichrank.timeline.identity.rank_folders import with_ranks_of_folders
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.tasks import with_tasks
 from whichrank.timeline.identity.who import (
@@ -74,6 +75,7 @@ def build_case(records: Iterable[Any]) -> Case:
     whole = with_beginnings({(r.host, _source(r)) for r in told if isinstance(r, _Placed) and r.host}, hosts)
     placed, headed = _with_hosts(_called(told, host_names | with_domains(hosts) | whole))
     pile = with_tasks(with_ranks_of_places(_in_the_stated_year(_called(placed, host_names))))
+    pile = with_ranks_of_folders(pile, _processes_in(pile))
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = of_kind(pile, "nccl.NcclLog")
     nccl = _processes_in(pile)

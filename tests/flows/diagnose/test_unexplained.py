@@ -42,3 +42,20 @@ def test_the_report_of_the_launcher_and_the_start_of_nccl_name_no_cause(tmp_path
         "commId 0x98 - Init START\nvm:1861:1861 [0] NCCL INFO NET/Socket : Using [0]eth0:192.0.2.2<0>\n"
     )
     assert judged(tmp_path, start + report).cause == "unknown"
+
+
+def test_the_end_of_a_cut_traceback_and_its_frames_name_no_cause() -> None:
+    cut = (
+        "    return launch_agent(self._config, self._entrypoint, list(args))\n"
+        '  File "/site-packages/torch/distributed/launcher/api.py", line 308, in launch_agent\n'
+        "    raise ChildFailedError(\n"
+        "frame #1: <unknown function> + 0x68ef03 (0x7feb3068ef03 in /site-packages/torch/lib/libtorch_cuda.so)\n"
+        "  exitcode  : -6 (pid: 1029)\n"
+    )
+    assert not list(new_lines([("job.log", cut.encode())]))
+
+
+def test_what_the_job_got_over_is_not_named(tmp_path: Path) -> None:
+    overflow = "".join(f"[rank {n}] WARNING gradient overflow: inf/nan found in fp16 gradients\n" for n in range(4))
+    later = "".join(f"step {n}0 loss 0.{n} scale 8192\n" for n in (1, 2, 3))
+    assert judged(tmp_path, overflow + later).cause != "nan-origin"

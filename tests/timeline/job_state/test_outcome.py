@@ -135,3 +135,29 @@ def test_a_server_that_was_asked_to_end_is_well(tmp_path):
 
 def test_a_server_that_lost_a_process_is_not(tmp_path):
     assert verdict(tmp_path, SERVER + OOM.replace("3", "1") + LEFT).category != "healthy"
+
+
+CAUGHT = (
+    "13:16:32 rank 1 INFO: step 15/150 loss 0.46 micro-batches 1\n"
+    "13:16:45 rank 1 INFO: step 30/150 loss 0.35 micro-batches 1\n"
+    "13:16:57 rank 1 ERROR: step 42: CUDA out of memory\n"
+    "13:16:57 rank 1 WARNING: step 42: trying again with 2 micro-batches\n"
+)
+RAISED = (
+    'Traceback (most recent call last):\n  File "fit.py", line 9, in <module>\n    main()\n'
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("rest", "cause"),
+    [
+        ("13:17:01 rank 1 INFO: step 45/150 loss 0.48 micro-batches 2\n", "healthy"),
+        ("", "gpu-out-of-memory"),
+        (RAISED + "13:17:01 rank 1 INFO: step 45/150 loss 0.48 micro-batches 2\n", "gpu-out-of-memory"),
+    ],
+    ids=["a later step of its own", "none", "a line that waited in a buffer"],
+)
+def test_a_rank_that_counts_on_has_got_over_it(tmp_path, rest, cause):
+    (tmp_path / "rank1.log").write_text(CAUGHT + rest)
+    assert diagnose([tmp_path], jobs=1).verdict.cause == cause

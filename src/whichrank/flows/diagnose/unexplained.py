@@ -23,8 +23,10 @@ _WORDS = (
     "missing", "inconsist",
 )  # fmt: skip
 _SHAPES = re.compile(r"(?<![\w-])time.?out|no(?<!\wno)t?\b")
-_FRAME = re.compile(r'(?:\[[^\]]{1,40}\]:?)?\s{0,40}(?:File "|#\d{1,4} |[\^~]{3})')
+_FRAME = re.compile(r'(?:\[[^\]]{1,40}\]:?)?\s{0,40}(?:File "|(?:frame )?#\d{1,4}:? |[\^~]{3})')
 """A frame of a stack: where, not what."""
+_FIELD = re.compile(r"  (?:time|host|rank|exitcode|error_file|traceback)\s{0,8}: ")
+"""A field of torchrun's report of a failure."""
 _SHOWS_CODE = 'File "'
 """What a frame has whose next line is the code there."""
 _INFO = " NCCL INFO "
@@ -98,12 +100,15 @@ def new_lines(texts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, int, st
     size = 0
     for label, data in texts:
         is_code = False
-        for number, line in enumerate(data[:_LARGEST].decode("utf-8", "replace").split("\n"), 1):
+        lines = data[:_LARGEST].decode("utf-8", "replace").split("\n")
+        for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True), 1):
             text = line[:_LONGEST]
             shape = _NUMBERS.sub("0", text[:200])
-            was_code, frame = is_code, _FRAME.match(text)
+            # Of a traceback that was cut, the code of its first frame may be left.
+            first_code = number == 1 and text.startswith("    ") and _FRAME.match(following)
+            was_code, frame = is_code or first_code, _FRAME.match(text)
             is_code = frame is not None and frame[0].endswith(_SHOWS_CODE)
-            if was_code or frame or shape in seen or not text.strip() or is_own(text.encode()):
+            if was_code or frame or _FIELD.match(text) or shape in seen or not text.strip() or is_own(text.encode()):
                 continue
             seen.add(shape)
             yield label, number, text

@@ -41,12 +41,14 @@ _CLEARLY = 1.2
 _WORTH, _NAMED = 2.0, 7.0
 """What words must tell for a cause to be listed, and to be named (some rare ones go with it)."""
 _MOST = 3
+_COUNTED_ON = 3
+"""Steps behind a line that show that the job got over it."""
 _STOPPED = {"hang": "stopped", "crash": "stopped"}
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     seen = observed(case) if case.closest else None
-    near = [one for one in case.closest if one.told >= _WORTH and _fits(one.cause, seen)]
+    near = [one for one in case.closest if one.told >= _WORTH and _fits(one.cause, seen) and not _survived(case, one)]
     if not near:
         return NotEvaluated("lines that come close to a known cause, and no other verdict")
     first, rest = near[0], near[1:]
@@ -65,6 +67,17 @@ def _fits(cause: str, seen: str | None) -> bool:
     """Whether a job with that cause can look so: what stops a job does not slow it down, and the other way round."""
     usual = causes()[cause].usual_category
     return usual == "config" or _STOPPED.get(usual, usual) == _STOPPED.get(seen or usual, seen or usual)
+
+
+def _survived(case: Case, one: ClosestCause) -> bool:
+    """Whether the job counted on behind the line: then it is not what stopped it, or made its numbers wrong."""
+    if causes()[one.cause].usual_category not in ("hang", "crash", "corruption"):
+        return False
+    return any(
+        progress.source == one.ref.source
+        and len(set(progress.step[(progress.line > one.ref.line) & (progress.step >= 0)].tolist())) >= _COUNTED_ON
+        for progress in case.progress
+    )
 
 
 def _category(first: str, named: str, listed: tuple[Alternative, ...]) -> Category:

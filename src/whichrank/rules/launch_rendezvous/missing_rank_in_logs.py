@@ -34,6 +34,7 @@ from whichrank.records.events.startup import RendezvousError, StoreError, StoreP
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.set_ups import unmade
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import known_messages, statements
 from whichrank.timeline.job_state.deaths import deaths
@@ -48,6 +49,7 @@ _CLAIM = Claim(
     category="hang",
 )
 
+_UNIQUE_ID = "torch-unique-id"
 _BARRIER = ("barrier_timeout", "barrier_wait")
 
 
@@ -55,6 +57,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     told = known_messages.of_cause(case, CAUSE)
+    seen = unmade(case)
+    if seen.pairs or seen.groups:  # a communicator of some ranks: the start of the job is behind them
+        told = [s for s in told if s.id != _UNIQUE_ID]
     if not any(s.signature.role == "root" for s in told):
         return _at_the_barrier(case)
     sure = known_messages.grade(told)

@@ -51,6 +51,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     agreeing = [outlier for outlier in found if outlier.members == best.members]
     if best.quantity == "wait" and len(found) > len(agreeing):
         return []  # who waits least differs from place to place: nobody is steadily late
+    if not measured.waits_less(case.rank_values, best.members):
+        return []  # it has more to do, and the others don't wait for it
     return [_finding(case, best, agreeing)]
 
 

@@ -36,7 +36,7 @@ class Mismatch(Struct, frozen=True):
     odd: tuple[int, ...]
     """The minority, by rank within the group; empty where there is none."""
     ranks: tuple[int, ...]
-    """The same as global ranks; empty where the group is not known to be the whole job."""
+    """The same as global ranks, or all of two equal sides; empty where the group is not known to be the whole job."""
     signs: tuple[Statement, ...]
     op: str
     seq: int | None
@@ -101,21 +101,19 @@ def _differing(case: Case, seq: int | None, pile: dict[int, WatchdogTimeout]) ->
 
 def _read(case: Case, pile: list[FingerprintMismatch]) -> Mismatch | None:
     prints: dict[int, dict[str, str]] = {}
-    for event in pile:
-        sides = (
-            (event.rank_a, (event.seq_a, event.op_a, event.shape_a, event.dtype_a)),
-            (event.rank_b, (event.seq_b, event.op_b, event.shape_b, event.dtype_b)),
-        )
-        for rank, values in sides:
-            if rank is not None:
-                said = ("" if value is None else str(value) for value in values)
-                prints.setdefault(rank, dict(zip(ASPECTS, said, strict=True)))
+    # What a rank says of itself comes first: of the other one torch prints garbage where the tensors differ in number.
+    sides = [(e.rank_a, (e.seq_a, e.op_a, e.shape_a, e.dtype_a)) for e in pile]
+    sides += [(e.rank_b, (e.seq_b, e.op_b, e.shape_b, e.dtype_b)) for e in pile]
+    for rank, values in sides:
+        if rank is not None:
+            said = ("" if value is None else str(value) for value in values)
+            prints.setdefault(rank, dict(zip(ASPECTS, said, strict=True)))
     aspect = next((a for a in ASPECTS if len({told[a] for told in prints.values()}) > 1), None)
     if aspect is None:
         return None
     brought = {rank: told[aspect] for rank, told in sorted(prints.items())}
     odd = minority(brought)
-    ranks = odd if is_world(case, pile, len(brought)) else ()
+    ranks = (odd or _two_sides(brought)) if is_world(case, pile, len(brought)) else ()
     first = pile[0]
     return Mismatch(aspect, brought, odd, ranks, tuple(statement(case, e) for e in pile), first.op_a, first.seq_a)
 
@@ -126,6 +124,13 @@ def minority(brought: dict[int, str]) -> tuple[int, ...]:
     if not counts or counts[0][1] * 2 <= len(brought):
         return ()
     return tuple(rank for rank, value in brought.items() if value != counts[0][0])
+
+
+def _two_sides(brought: dict[int, str]) -> tuple[int, ...]:
+    """All of them, where half brought one thing and half another: no majority says who is right."""
+    counts = Counter(brought.values())
+    even = len(counts) == 2 and len(set(counts.values())) == 1
+    return tuple(brought) if even and len(brought) > 2 else ()
 
 
 def is_world(case: Case, told: Sequence[Event], members: int = 0) -> bool:

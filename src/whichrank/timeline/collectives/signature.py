@@ -69,7 +69,7 @@ def signature(call: Call) -> Signature:
     inputs: tuple[int, ...] | None = numels(call.input_sizes)
     outputs: tuple[int, ...] | None = numels(call.output_sizes)
     dtypes = call.input_dtypes or call.output_dtypes
-    if name.startswith(_UNEVEN):
+    if is_uneven(name):
         inputs = outputs = None
     elif name in _OUTPUT_AT_ROOT:
         outputs = None
@@ -90,6 +90,11 @@ def _received(call: Call) -> tuple[tuple[int, ...], tuple[str, ...]]:
 def proves_all_joined(name: str) -> bool:
     """Whether one member's completion of this operation shows that all members joined it."""
     return name.startswith(_SYNCHRONISING)
+
+
+def is_uneven(name: str) -> bool:
+    """Whether its members may bring different sizes."""
+    return name.startswith(_UNEVEN)
 
 
 def has_root(name: str) -> bool:

@@ -49,25 +49,52 @@ class Split(Struct, frozen=True):
     refs: tuple[Ref, ...]
 
 
+class _Told(Struct, frozen=True):
+    """A cell and the file that it stands in."""
+
+    source: str
+    cell: RankValue
+
+
 def slow(values: Iterable[RankValues], hosts: Mapping[int, str]) -> list[Outlier]:
     """Who needs more time or gives less, by every quantity that tells; who waits least is late as well."""
     found = []
-    for source, cells in _by_name(values):
-        if cells[0].quantity == "checksum":
+    for cells in _by_name(values):
+        name, kind = cells[0].cell.name, cells[0].cell.quantity
+        if kind == "checksum":
             continue
-        by_member: dict[Member, list[RankValue]] = defaultdict(list)
-        for cell in cells:
-            by_member[cell.member].append(cell)
-        medians = {member: median(cell.value for cell in mine) for member, mine in by_member.items()}
-        odd = _odd(medians, cells[0].quantity, hosts)
+        by_member = _by_member(cells)
+        medians = _medians(by_member)
+        odd = _odd(medians, kind, hosts)
         if odd:
             rest = [member for member in medians if member not in odd]
-            example = [by_member[odd[0]][-1], by_member[rest[0]][-1]]
-            refs = tuple(_ref(source, cell) for cell in example)
+            refs = tuple(_ref(example) for example in (by_member[odd[0]][-1], by_member[rest[0]][-1]))
             theirs, typical = median(medians[m] for m in odd), median(medians[m] for m in rest)
             times = min(len(by_member[member]) for member in odd)
-            found.append(Outlier(cells[0].name, cells[0].quantity, odd, theirs, typical, times, refs))
+            found.append(Outlier(name, kind, odd, theirs, typical, times, refs))
     return found
+
+
+def waits_less(values: Iterable[RankValues], members: Sequence[Member]) -> bool:
+    """Whether these wait less for the others than the others do, wherever that was measured: who is late does."""
+    for cells in _by_name(values):
+        medians = _medians(_by_member(cells)) if cells[0].cell.quantity == "wait" else {}
+        theirs = [medians[member] for member in members if member in medians]
+        rest = [value for member, value in medians.items() if member not in members]
+        if len(rest) >= _LEAST_MEMBERS - 1 and theirs and median(theirs) > median(rest):
+            return False
+    return True
+
+
+def _by_member(cells: Iterable[_Told]) -> dict[Member, list[_Told]]:
+    found: dict[Member, list[_Told]] = defaultdict(list)
+    for told in cells:
+        found[told.cell.member].append(told)
+    return found
+
+
+def _medians(by_member: Mapping[Member, Sequence[_Told]]) -> dict[Member, float]:
+    return {member: median(told.cell.value for told in mine) for member, mine in by_member.items()}
 
 
 def _odd(medians: Mapping[Member, float], quantity: Quantity, hosts: Mapping[int, str]) -> tuple[Member, ...]:
@@ -100,45 +127,48 @@ def _one_host(odd: Sequence[Member], all_of: Iterable[Member], hosts: Mapping[in
 
 def divergence(values: Iterable[RankValues]) -> Split | None:
     """The first step at which checksums of what replicas hold differ."""
-    splits = [split for source, cells in _by_name(values) if (split := _split(source, cells)) is not None]
+    splits = [split for cells in _by_name(values) if (split := _split(cells)) is not None]
     return min(splits, key=lambda split: (split.step, not split.members), default=None)
 
 
-def _split(source: str, cells: Sequence[RankValue]) -> Split | None:
-    if cells[0].quantity != "checksum":
+def _split(cells: Sequence[_Told]) -> Split | None:
+    if cells[0].cell.quantity != "checksum":
         return None
-    by_step: dict[int, dict[Member, RankValue]] = defaultdict(dict)
-    for cell in cells:
-        by_step[cell.step].setdefault(cell.member, cell)
+    by_step: dict[int, dict[Member, _Told]] = defaultdict(dict)
+    for told in cells:
+        by_step[told.cell.step].setdefault(told.cell.member, told)
     agreed = False
     for step, row in sorted(by_step.items()):
         if len(row) < 2:
             continue
-        counts = Counter(cell.token for cell in row.values())
+        counts = Counter(told.cell.token for told in row.values())
         if len(counts) == 1:
             agreed = True
             continue
         (token, most), *_ = counts.most_common(1)
-        odd = tuple(member for member, cell in row.items() if cell.token != token) if 2 * most > len(row) else ()
-        shown = [next(c for c in row.values() if c.token == t) for t, _ in reversed(counts.most_common())][:2]
+        odd = tuple(member for member, told in row.items() if told.cell.token != token) if 2 * most > len(row) else ()
+        shown = [next(c for c in row.values() if c.cell.token == t) for t, _ in reversed(counts.most_common())][:2]
         if odd:
-            shown = [row[odd[0]], next(cell for cell in row.values() if cell.token == token)]
-        return Split(cells[0].name, step, odd, agreed, tuple(_ref(source, cell) for cell in shown))
+            shown = [row[odd[0]], next(told for told in row.values() if told.cell.token == token)]
+        return Split(cells[0].cell.name, step, odd, agreed, tuple(map(_ref, shown)))
     return None
 
 
-def _by_name(values: Iterable[RankValues]) -> list[tuple[str, list[RankValue]]]:
-    piles: dict[tuple[str, str], list[RankValue]] = defaultdict(list)
+def _by_name(values: Iterable[RankValues]) -> list[list[_Told]]:
+    """Cells of one name, by file; files of one rank each are taken together."""
+    piles: dict[tuple[str, str], list[_Told]] = defaultdict(list)
     for record in values:
+        alone = len({cell.member for cell in record.cells}) == 1
         for cell in record.cells:
-            piles[record.source, cell.name].append(cell)
-    return [(source, cells) for (source, _), cells in piles.items()]
+            piles["" if alone else record.source, cell.name].append(_Told(record.source, cell))
+    return list(piles.values())
 
 
-def _ref(source: str, cell: RankValue) -> Ref:
+def _ref(told: _Told) -> Ref:
+    cell = told.cell
     rank = cell.member.ranks[0] if len(cell.member.ranks) == 1 else None
     at = f", step {cell.step}" if cell.step >= 0 else ""
-    return Ref(source, f"line {cell.line} ({cell.name}{at})", cell.quote[:200], rank)
+    return Ref(told.source, f"line {cell.line} ({cell.name}{at})", cell.quote[:200], rank)
 
 
 def ranks_of(case: Case, members: Iterable[Member]) -> tuple[int, ...]:

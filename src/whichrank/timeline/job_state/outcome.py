@@ -134,9 +134,11 @@ def observed(case: Case) -> Category | None:
 
 def _counts_on(case: Case, event: Event) -> Progress | None:
     """Who counts on behind it, in the same output or later by the clock: ranks that synchronise make no three steps
-    without one that died."""
+    without one that died, and that one makes none."""
     for progress in case.progress:
         here, about = progress.source == event.ref.source, event.about_ns
+        if here and _counts_on_itself(case, progress, event):
+            return progress
         if not here and about is None:
             continue
         behind = progress.line > event.line if here else progress.time_ns > (about or 0)
@@ -147,6 +149,21 @@ def _counts_on(case: Case, event: Event) -> Progress | None:
         if len(np.unique(counted)) >= _COUNTED_ON and (change > 0).sum() > 2 * (change < 0).sum():
             return progress
     return None
+
+
+def _counts_on_itself(case: Case, progress: Progress, event: Event) -> bool:
+    """Whether the rank that failed has a later step in its own output: a process that died has none. By the clock, or
+    where nothing was raised: what waits in a buffer is printed behind the exception that ended the process."""
+    if event.rank is None or isinstance(event, Traceback):
+        return False
+    own = (progress.rank == event.rank) & (progress.step >= 0)
+    later = own & (progress.line > event.line)
+    if event.time_ns:
+        later &= progress.time_ns > event.time_ns
+    elif any(raised.ref.source == event.ref.source for raised in case.events(Traceback)):
+        return False
+    before = progress.step[own & (progress.line <= event.line)]
+    return bool(later.any()) and len(before) > 0 and int(progress.step[later].max()) > int(before.max())
 
 
 def _all_left(case: Case) -> Finish | None:

@@ -186,3 +186,13 @@ def test_what_several_lines_tell_of_all_ranks(tmp_path):
 )
 def test_other_lists_by_rank_tell_no_times(tmp_path, line):
     assert cells(tmp_path, f"rank 0 of 4 begins\n{line}\n") == []
+
+
+def test_a_unit_before_all_values(tmp_path):
+    line = "[rank {}] update 20/100 loss 24.2 | ms: rollout {} backward 300 allreduce {}\n"
+    found = cells(tmp_path, line.format(0, 158, 607) + line.format(1, 408, 135))
+    assert [(name, quantity, value) for name, quantity, _, _, _, value in found[:3]] == [
+        ("rollout", "step", 158.0),
+        ("backward", "work", 300.0),
+        ("allreduce", "wait", 607.0),
+    ]

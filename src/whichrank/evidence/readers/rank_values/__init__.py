@@ -8,6 +8,7 @@ all ranks. And the ranks with the least and the most, as Megatron prints them.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
@@ -26,6 +27,8 @@ BESIDE = True
 
 _LARGEST, _END = 1 << 20, 1 << 18
 """Of a longer text the end is read: what was measured last."""
+_OFTEN = 3
+"""Values of one name that a file of a single rank must have: other ranks have files of their own."""
 _MOST_RANKS = 1 << 18
 """Ranks of all values together."""
 _MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d|/Rnk: ")
@@ -62,8 +65,9 @@ def read(item: Item) -> Reading:
     lines = _lines(data, first)
     found = chain(tables(lines), extremes(lines), listed(lines), rows(lines, _clock(item), measuring(data, first)))
     cells = sorted(_bounded(found), key=lambda cell: cell.line)
-    members = {cell.member for cell in cells}
-    if len(members) < 2:
+    alone = len({cell.member for cell in cells}) < 2
+    often = max(Counter(cell.name for cell in cells).values(), default=0) >= _OFTEN
+    if alone and not often:
         return Reading([], "ignored", "no values by rank")
     return Reading([RankValues(item.label, tuple(cells))], "complete")
 

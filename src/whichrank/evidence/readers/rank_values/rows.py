@@ -45,6 +45,8 @@ _PAIR = re.compile(
     rf"(?<![\w.])(?P<name>[A-Za-z][\w./-]{{1,40}})(?:\s?[=:]\s?|\s)"
     rf"(?P<value>(?:0x)?[0-9a-fA-F]{{6,128}}|{_NUMBER})\s?(?P<unit>ms|us|s)?(?![\w.])"
 )
+_UNIT_FIRST = re.compile(r"(?<![\w.])(ms|us|seconds|milliseconds)\s?[:=]\s?(?=[a-z])", re.IGNORECASE)
+"""`ms: forward 212 backward 430`: the unit of all that follow."""
 
 
 _MEASURES = (
@@ -145,7 +147,11 @@ def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, 
     """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`; what a legend says of a name counts for it."""
     lower = text.lower()
     step, parts = _step(text, lower, step), any(map(lower.__contains__, _OF_PARTS))
-    for name, value, unit in _PAIR.findall(text):
+    head = _UNIT_FIRST.search(text)
+    for pair in _PAIR.finditer(text):
+        name, value, unit = pair["name"], pair["value"], pair["unit"]
+        if head is not None and pair.start() >= head.end() and not unit:
+            unit = {"seconds": "s", "milliseconds": "ms"}.get(head[1].lower(), head[1])
         timed = bool(unit) or name in legend
         kind: Quantity | None = quantity(legend.get(name, name), timed=timed or parts)
         if kind is None or (kind == "step" and parts and not timed and quantity(name) is None):

@@ -50,6 +50,7 @@ _WAITED = re.compile(r"waitForInput: socket .{1,300} timed out after (\d{1,12})m
 _MEMBER = re.compile(r"GLOBAL_RANK: (\d{1,7}), MEMBER: \d{1,7}/(\d{1,7})")
 _STORE_PASSED = re.compile(r"Rank (\d{1,7}): Completed store-based barrier for key:\s?(\S{1,200})")
 _UNIQUE = re.compile(r"\[(\d{1,7})\] is setting up NCCL communicator")
+_UNIQUE_KEY = re.compile(r"store by key '([^']{1,60})'(?:.{0,200}?\bkeys?: ?(/?[\w/.:-]{1,200}))?")
 _ENV = re.compile(r"environment variable (\w{1,80}) expected, but not set")
 _BAD_ENV = re.compile(r"Invalid value for environment variable: (\w{1,100})")
 _RENDEZVOUS = re.compile(r"(Rendezvous[A-Z]\w{0,30}Error)(?:: (.{1,500}))?")
@@ -216,6 +217,8 @@ def _unique_id(text: str) -> Event:
     event = _store("unique_id", text)
     rank = number_after(text, _UNIQUE)
     event.group_rank = rank if rank is not None else group_rank_of(text)
+    if key := _UNIQUE_KEY.search(text):
+        event.key = key[2] or key[1]
     return event
 
 

@@ -89,6 +89,8 @@ _ELSEWHERE = Claim(
 _MOST_PARAMETERS = 1_000_000
 """Tensors of a model: the largest have some hundred thousand."""
 _ITEM_BYTES = (1, 2, 4, 8)
+_NOT_THERE = ("stopped", "lost", "undecided")
+"""Of a rank that only did not come, the dumps don't tell what it called."""
 _TRUNCATED = ("message truncated : receiving", "collective mismatch error")
 
 
@@ -140,7 +142,7 @@ def _is_plausible(counts: tuple[int, ...]) -> bool:
 def _plain(case: Case) -> list[Finding]:
     """Gloo's and NCCL's transports notice a size that they do not expect, and name nobody; where dumps show who called
     something else, that is why."""
-    if case.has_dumps and any(trouble.ranks for trouble in case.troubles):
+    if case.has_dumps and any(trouble.ranks and trouble.shape not in _NOT_THERE for trouble in case.troubles):
         return []
     plain = [*statements.of_kind(case, GlooMismatch), *statements.said_by_nccl(case, *_TRUNCATED)]
     more = statements.beside(plain, statements.known(case, CAUSE))

@@ -18,6 +18,7 @@ All 16 ranks are in `all_reduce #301`, none has finished after 600 s.
 Not in the training code: look at the network counters, kernel logs and GPUs of the members.
 
 ## Limits
+An all_to_all whose members together expect more than they send, or less, is reported as sizes that don't fit.
 The recorder of NCCL keeps no roots. On one host, where no network can fail, an operation with a root that stalls so is
 reported as ranks that name different roots.
 The dumps don't hold what the transport does; NCCL's log and the fabric counters do.
@@ -31,6 +32,7 @@ from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotE
 from whichrank.records.dump import COMPLETED
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.balance import imbalance
 from whichrank.timeline.collectives.signature import has_root
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
@@ -41,7 +43,34 @@ CAUSE = "collective-stalled"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.lineup is None:
         return NotEvaluated("flight-recorder dumps")
-    return [_by_root(case, t, _finding(case, t)) for t in case.troubles if t.shape == "stalled"]
+    stalled = [trouble for trouble in case.troubles if trouble.shape == "stalled"]
+    return [_by_balance(case, t, _by_root(case, t, _finding(case, t))) for t in stalled]
+
+
+def _by_balance(case: Case, trouble: Trouble, finding: Finding) -> Finding:
+    """The same of an all_to_all in which more is expected than sent, or less: the split sizes do not fit."""
+    lineup = wording.lineup_of(case)
+    uneven = imbalance(lineup, trouble.meeting)
+    if uneven is None:
+        return finding
+    ranks = () if uneven.odd is None else (uneven.odd,)
+    who = f"; {wording.ranks_text(ranks)} alone brought another size than the others" if ranks else ""
+    row = next(iter(trouble.meeting.joined.values()))
+    return replace(
+        finding,
+        cause="size-mismatch",
+        subject=replace(finding.subject, ranks=ranks),
+        victims=tuple(rank for rank in finding.victims if rank not in ranks),
+        message=(
+            f"The split sizes of {wording.step(lineup, row)} don't fit: its members send {uneven.sent:,} elements "
+            f"together and expect {uneven.expected:,}{who}."
+        ),
+        fix=(
+            "Compute the output splits from what the senders really send: exchange the counts after the last change.",
+            "Print input_split_sizes and output_split_sizes of every rank before this call.",
+        ),
+        alternatives=(Alternative("conditional-collective", "a rank may be in another all_to_all of the program"),),
+    )
 
 
 def _by_root(case: Case, trouble: Trouble, finding: Finding) -> Finding:

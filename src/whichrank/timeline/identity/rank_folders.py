@@ -1,0 +1,55 @@
+"""The outputs of ranks in torchrun's folders (`attempt_0/3/stderr.log`): of one host, the local number is the rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+
+from whichrank.records.dump import Dump
+from whichrank.records.events.base import Event
+from whichrank.records.log import Progress
+
+_FOLDER = re.compile(r"^(?P<run>.*?(?:^|[/\\]))attempt_(?P<attempt>\d{1,6})[/\\](?P<local>\d{1,6})[/\\]")
+
+
+def with_ranks_of_folders(pile: Sequence[Any], processes: Iterable[Any]) -> list[Any]:
+    """Records with the rank of their folder, where there is one run on one host and nothing speaks of more ranks."""
+    folders = {source: found for r in pile if (source := _source(r)) and (found := _FOLDER.match(source))}
+    numbers = {source: int(found["local"]) for source, found in folders.items()}
+    world = len(set(numbers.values()))
+    whole = world > 1 and set(numbers.values()) == set(range(world))
+    if not whole or len({found["run"] for found in folders.values()}) > 1:
+        return list(pile)
+    told = {r.rank for r in pile if isinstance(r, Event | Dump) and r.rank is not None}
+    told |= {init.nranks - 1 for process in processes for init in process.inits}
+    if any(rank >= world for rank in told) or any(_contradicts(r, numbers) for r in pile):
+        return list(pile)
+    return [_of_rank(r, numbers) for r in pile]
+
+
+def _source(record: Any) -> str:
+    if isinstance(record, Event):
+        return record.ref.source
+    return record.source if isinstance(record, Progress) else ""
+
+
+def _contradicts(record: Any, numbers: dict[str, int]) -> bool:
+    """Whether a line of such a file names another rank as the one that wrote it."""
+    if not isinstance(record, Progress) or record.source not in numbers:
+        return False
+    return bool(((record.rank >= 0) & (record.rank != numbers[record.source])).any())
+
+
+def _of_rank(record: Any, numbers: dict[str, int]) -> Any:
+    rank = numbers.get(_source(record))
+    if rank is None:
+        return record
+    if isinstance(record, Progress):
+        return structs.replace(record, rank=np.full_like(record.rank, rank))
+    if record.rank is not None:
+        return record
+    return structs.replace(record, rank=rank, ref=structs.replace(record.ref, rank=rank))

@@ -1,0 +1,44 @@
+"""Outputs in torchrun's folders, one per rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whichrank.flows.diagnose.pipeline import diagnose
+
+
+def judged(folder: Path, *, hosts: tuple[str, ...] = ("run_a",), name: str = "site", first: int = 2) -> tuple[int, ...]:
+    """Who is named, where the loss of one local rank turns before those of the others."""
+    for host in hosts:
+        for local in range(4):
+            path = folder / host / "attempt_0" / str(local) / "stderr.log"
+            path.parent.mkdir(parents=True)
+            turned = 40 if local == first else 60
+            lines = [
+                f"12:00:{step // 10:02} {name} {local}: step {step} local loss {'nan' if step >= turned else 0.5}\n"
+                for step in range(0, 100, 10)
+            ]
+            path.write_text("".join(lines))
+    return diagnose([folder], jobs=1).verdict.culprits.ranks
+
+
+def test_of_one_host_the_local_number_is_the_rank(tmp_path):
+    assert judged(tmp_path) == (2,)
+
+
+def test_of_several_hosts_it_is_not(tmp_path):
+    assert judged(tmp_path, hosts=("node_a", "node_b")) == ()
+
+
+@pytest.mark.parametrize("shift", [1, 4])
+def test_lines_that_name_another_rank_are_believed(tmp_path, shift):
+    for local in range(4):
+        path = tmp_path / "run" / "attempt_0" / str(local) / "stderr.log"
+        path.parent.mkdir(parents=True)
+        turned = 40 if local == 2 else 60
+        rank = local + shift
+        steps = "".join(f"rank {rank} step {n} local loss {'nan' if n >= turned else 0.5}\n" for n in range(0, 100, 10))
+        path.write_text(steps)
+    assert diagnose([tmp_path], jobs=1).verdict.culprits.ranks in ((), (2 + shift,))
