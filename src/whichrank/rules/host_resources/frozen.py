@@ -119,10 +119,11 @@ def _finding(case: Case, seen: list[StoppedProcess], what: str, sure: Grade) -> 
         for s, p in seen[:3]
     ]
     hosts = tuple(sorted({s.host for s, _ in seen if s.host}))
-    plural = "are" if len(ranks) > 1 else "is"
-    message = (
-        f"{who} {what.replace('is ', plural + ' ') if what.startswith('is ') else what}: it exists but does not run."
-    )
+    if len(ranks) > 1:
+        several = what.replace("is ", "are ", 1) if what.startswith("is ") else what.replace("does not", "do not")
+        message = f"{who} {several}: their processes exist but do not run."
+    else:
+        message = f"{who} {what}: it exists but does not run."
     weight = kernel_events.state_weight(case)
     if weight.severity == "info":  # a stopped rank is a fault whatever the logs say so far
         weight = kernel_events.Weight("warning")

@@ -117,12 +117,15 @@ def _before_the_loss(case: Case, told: list[LossNonfinite]) -> LossNonfinite | N
 
 
 def _at_an_earlier_step(values: list[LossNonfinite], told: list[LossNonfinite]) -> LossNonfinite | None:
-    """The value of one rank at a lower step than any loss that turned, and than the values of the others."""
+    """The value of one rank at a lower step than any loss that turned, and than the values of the others; at the same
+    step as the loss, where the values of others are at hand and turn later."""
     turned = [e.step for e in told if e.step is not None and e.step >= 0]
     counted = [(e.step, e) for e in values if e.step is not None and e.step >= 0]
     step, first = min(counted, key=lambda each: each[0], default=(0, None))
     others = [at for at, e in counted if first is not None and e.rank != first.rank]
-    return first if turned and step < min([*turned, *others]) else None
+    if not turned or step > min(turned) or step >= min(others, default=step + 1):
+        return None
+    return first if others or step < min(turned) else None
 
 
 def _norm_of_one(case: Case) -> LossNonfinite | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from whichrank.records.nccl import NcclProcess
+    from whichrank.records.ras import RasRank, RasReport
 
 
 def joined_by_smaller_ones(nccl: Sequence[NcclProcess], size: int) -> bool:
@@ -36,3 +37,19 @@ def stated_ranks(nccl: Sequence[NcclProcess]) -> dict[int, NcclProcess]:
         if other.label != process.label or (of_world and process.stated_rank not in of_world):
             return {}
     return found if len(found) > 1 else {}
+
+
+def ranks_in_reports(reports: Sequence[RasReport], world: int) -> list[RasRank]:
+    """Members of communicators of the whole job, with their processes."""
+    found = [rank for report in reports for comm in report.comms if comm.size == world for rank in comm.ranks]
+    return found + [rank for report in reports for rank in _listed_of_only_comm(report, world)]
+
+
+def _listed_of_only_comm(report: RasReport, world: int) -> list[RasRank]:
+    """The ranks that a report as text names, where its only communicator is that of the whole job."""
+    groups, job = report.groups, report.job
+    if job is None or len(groups) != 1 or groups[0].comms != 1 or world not in (0, job.processes):
+        return []
+    named = [rank for problem in report.problems if problem.comm_id is not None for rank in problem.ranks]
+    named += [rank for mismatch in report.mismatches for value in mismatch.values for rank in value.listed]
+    return [rank for rank in named if rank.pid is not None and rank.rank < job.processes]

@@ -12,6 +12,7 @@ from msgspec import structs
 from whichrank.records.dump import Dump
 from whichrank.records.events.base import Event
 from whichrank.records.log import Progress
+from whichrank.records.rank_values import Member, RankValues
 
 _FOLDER = re.compile(r"^(?P<run>.*?(?:^|[/\\]))attempt_(?P<attempt>\d{1,6})[/\\](?P<local>\d{1,6})[/\\]")
 
@@ -34,7 +35,7 @@ def with_ranks_of_folders(pile: Sequence[Any], processes: Iterable[Any]) -> list
 def _source(record: Any) -> str:
     if isinstance(record, Event):
         return record.ref.source
-    return record.source if isinstance(record, Progress) else ""
+    return record.source if isinstance(record, Progress | RankValues) else ""
 
 
 def _contradicts(record: Any, numbers: dict[str, int]) -> bool:
@@ -50,6 +51,10 @@ def _of_rank(record: Any, numbers: dict[str, int]) -> Any:
         return record
     if isinstance(record, Progress):
         return structs.replace(record, rank=np.full_like(record.rank, rank))
+    if isinstance(record, RankValues):
+        mine = Member((rank,))
+        cells = (structs.replace(c, member=mine) if c.member == Member() else c for c in record.cells)
+        return structs.replace(record, cells=tuple(cells))
     if record.rank is not None:
         return record
     return structs.replace(record, rank=rank, ref=structs.replace(record.ref, rank=rank))

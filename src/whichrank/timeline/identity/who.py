@@ -22,7 +22,7 @@ from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, Wor
 from whichrank.records.placement import Layout, Placement
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.identity import layouts as launched
-from whichrank.timeline.identity.nccl_ranks import joined_by_smaller_ones, stated_ranks
+from whichrank.timeline.identity.nccl_ranks import joined_by_smaller_ones, ranks_in_reports, stated_ranks
 from whichrank.timeline.identity.runs import LARGEST_WORLD
 
 if TYPE_CHECKING:
@@ -199,11 +199,8 @@ def _by_launcher_and_nccl(
                 people.note(init.rank, pid=process.pid, host=process.host, gpu=init.cuda_dev, bus_id=init.bus_id)
     for rank, process in stated_ranks(nccl).items():
         people.note(rank, pid=process.pid, host=process.host)
-    for report in ras:
-        for comm in report.comms:
-            if comm.size == whole:
-                for member in comm.ranks:
-                    people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
+    for member in ranks_in_reports(ras, whole):
+        people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
 
 
 def _by_tasks(people: People, exits: Sequence[ProcessExit], spoken: int) -> None:

@@ -158,8 +158,9 @@ def _by_name(values: Iterable[RankValues]) -> list[list[_Told]]:
     """Cells of one name, by file; files of one rank each are taken together."""
     piles: dict[tuple[str, str], list[_Told]] = defaultdict(list)
     for record in values:
-        alone = len({cell.member for cell in record.cells}) == 1
-        for cell in record.cells:
+        told = [cell for cell in record.cells if cell.member != Member()]  # else of a rank that nothing names
+        alone = len({cell.member for cell in told}) == 1
+        for cell in told:
             piles["" if alone else record.source, cell.name].append(_Told(record.source, cell))
     return list(piles.values())
 

@@ -16,6 +16,7 @@ from whichrank.evidence.readers.rank_values.extremes import extremes
 from whichrank.evidence.readers.rank_values.listed import listed
 from whichrank.evidence.readers.rank_values.rows import MOST, measuring, rows
 from whichrank.evidence.readers.rank_values.tables import tables
+from whichrank.evidence.text.path_hint import hint_of_path
 from whichrank.evidence.text.prefixes import Clock, clock_of
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text, lowered
@@ -46,13 +47,16 @@ _MEASURES = (b"time", b"ms", b"sha", b"md5", b"hash", b"sum", b"crc", b"flops", 
 _SECONDS = re.compile(rb"s(?<=[\d (_/]s)\b")
 _RANKED = re.compile(rb"rank(?:\s{0,4}\d{1,7}\s?[:|=]|s? \d{1,7}-\d)|(?:by|per|each|across)[ _-](?:all )?rank")
 """In lower case: one of these stands in a text that is worth it, found sooner than that."""
+_OF_TORCHRUN = ("stdout.log", "stderr.log")
 _NOT_LOGS = (".py", ".json", ".html", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env", ".c", ".cc", ".cpp", ".h")
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Any text that speaks of ranks or hosts."""
+    """Any text that speaks of ranks or hosts, or stands in the folder of a rank."""
     if name.lower().endswith(_NOT_LOGS) or not is_text(head):
         return False
+    if name in _OF_TORCHRUN:
+        return True
     speaks = head[:1] == b"[" or any(map(lowered(head).__contains__, _MEMBERS))
     return speaks and _MEMBER.search(head) is not None
 
@@ -60,16 +64,23 @@ def sniff(head: bytes, name: str) -> bool:
 def read(item: Item) -> Reading:
     """Every value with whom it belongs to."""
     first, data = tail(item, _LARGEST if item.size <= _LARGEST else _END)
-    if not _may_be_worth(data.lower()) or not _WORTH.search(data):
+    one_rank = _of_one_rank(item.label)
+    if not _may_be_worth(data.lower()) or not (one_rank or _WORTH.search(data)):
         return Reading([], "ignored", "no values by rank")
     lines = _lines(data, first)
-    found = chain(tables(lines), extremes(lines), listed(lines), rows(lines, _clock(item), measuring(data, first)))
+    single = rows(lines, _clock(item), measuring(data, first), one_rank=one_rank)
+    found = chain(tables(lines), extremes(lines), listed(lines), single)
     cells = sorted(_bounded(found), key=lambda cell: cell.line)
     alone = len({cell.member for cell in cells}) < 2
     often = max(Counter(cell.name for cell in cells).values(), default=0) >= _OFTEN
     if alone and not often:
         return Reading([], "ignored", "no values by rank")
     return Reading([RankValues(item.label, tuple(cells))], "complete")
+
+
+def _of_one_rank(name: str) -> bool:
+    """Whether torchrun wrote it for one of its ranks (`attempt_0/3/stderr.log`)."""
+    return hint_of_path(name).attempt is not None
 
 
 def _may_be_worth(lower: bytes) -> bool:

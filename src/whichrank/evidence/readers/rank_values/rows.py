@@ -83,8 +83,11 @@ def _may_tell(line: str, number: int, measure: frozenset[int] | None) -> bool:
     return any(map(lower.__contains__, _MEASURES)) or any(shape.search(lower) for shape in _NAMES_MEASURE)
 
 
-def rows(lines: Sequence[tuple[int, str]], clock: Clock, measure: frozenset[int] | None = None) -> Iterator[RankValue]:
-    """Values of single ranks, in the order of the lines; `measure`: what `measuring` said of them."""
+def rows(
+    lines: Sequence[tuple[int, str]], clock: Clock, measure: frozenset[int] | None = None, *, one_rank: bool = False
+) -> Iterator[RankValue]:
+    """Values of single ranks, in the order of the lines; `measure`: what `measuring` said of them; `one_rank`: all are
+    of one rank, which they need not name."""
     name, timed, step = "", False, -1
     legend: dict[str, str] = {}
     for number, line in lines:
@@ -93,12 +96,9 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock, measure: frozenset[int]
         if line.startswith("#") and len(legend) < _MOST_SHORT:
             legend |= {short["name"]: short["meaning"] for short in _LEGEND.finditer(line)}
         if "ank" not in line and "ANK" not in line and not _IN_BRACKETS.match(line):
-            lower = line.lower()
-            step = _step(line, lower, step)
-            if line.rstrip().endswith(":"):
-                name, timed = _heading(listen(line.encode(), clock).text, name, timed)
-            elif (name or not timed) and _is_timed(line, lower):
-                name, timed = "", True
+            if one_rank and _may_tell(line, number, measure):
+                yield from _pairs(listen(line.encode(), clock).text, Member(), number, step, legend)
+            step, name, timed = _between(line, clock, step, name, timed)
             continue
         if not _may_tell(line, number, measure) and not any(f"{short}=" in line for short in legend):
             continue
@@ -120,6 +120,16 @@ def rows(lines: Sequence[tuple[int, str]], clock: Clock, measure: frozenset[int]
         elif (several := _RANKS_OF_HOST.search(text)) and int(several["last"]) - int(several["first"]) < _MOST_OF_HOST:
             ranks = tuple(range(int(several["first"]), int(several["last"]) + 1))
             yield from _pairs(text, Member(ranks, several["host"]), number, step, legend)
+
+
+def _between(line: str, clock: Clock, step: int, name: str, timed: bool) -> tuple[int, str, bool]:
+    """The step, and what the rows below are about, behind a line that speaks of no rank."""
+    lower = line.lower()
+    if line.rstrip().endswith(":"):
+        name, timed = _heading(listen(line.encode(), clock).text, name, timed)
+    elif (name or not timed) and _is_timed(line, lower):
+        name, timed = "", True
+    return _step(line, lower, step), name, timed
 
 
 def _heading(line: str, name: str, timed: bool) -> tuple[str, bool]:

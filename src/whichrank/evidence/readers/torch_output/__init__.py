@@ -202,7 +202,8 @@ class Listener:
             "loss": step.loss if step.loss_state > FINITE else 0.0,
             "grad_norm": progress.norm_of(voice),
         }
-        if all(abs(value) < float("inf") for value in values.values()) and not _REDUCED.search(voice.text):
+        plain = all(abs(value) < float("inf") for value in values.values()) and not _REDUCED.search(voice.text)
+        if plain or progress.own_is_nonfinite(voice):
             values["value"] = math.nan
         for what, value in values.items():
             if abs(value) < float("inf") or (rank, what) in self._nonfinite:

@@ -41,6 +41,7 @@ _EPOCH = re.compile(r"epoch(?<![a-z]epoch)s?[\"']?\s{0,8}[:=\[(]{0,2}\s{0,8}[\"'
 _BRACKET_STEP = re.compile(r"\[\s{0,8}(\d{1,12})/\s{0,8}(\d{1,12})(?:\s{0,4}\([\d\s.]{1,8}%\))?\]")
 _LOSS = re.compile(r"loss[\"']?\s{0,8}[:=]?\s{0,8}(?:tensor\()?[\"'(]?" + _VALUE)
 _NORM = re.compile(r"(?:grad[ _]?norm|gnorm)[\"']?\s{0,8}[:=]?\s{0,8}[\"'(]?" + _VALUE)
+_OWN = re.compile(r"(?:local|own|shard)[-_ ](?:[a-z]{1,20}[-_ ]){0,2}[a-z]{0,20}\s?[:=]?\s{0,4}[-+]?(?:nan|inf)\b")
 _BAR = re.compile(
     r"%\|[^|]{0,400}\|\s{0,4}(\d{1,12})/(\d{1,12}) \[[\d:?]{1,12}<[^,\]]{0,20}, {1,4}"
     r"([\d.]{1,12}|\?) ?(it/s|s/it|\w{1,12}/s|s/\w{1,12})?"
@@ -123,6 +124,11 @@ def norm_of(voice: Voice) -> float:
     """The norm of the gradient that a line tells; 0 where it tells none."""
     match = _NORM.search(voice.text[:_LONGEST].lower())
     return float(match[1]) if match else 0.0
+
+
+def own_is_nonfinite(voice: Voice) -> bool:
+    """Whether a value that the line calls the rank's own is not a number."""
+    return _OWN.search(voice.text[:_LONGEST].lower()) is not None
 
 
 def _read_place(text: str, step: Step) -> None:
