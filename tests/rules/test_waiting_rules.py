@@ -404,3 +404,32 @@ def test_a_member_that_never_came_to_another_group(tmp_path):
 
 def test_one_group_that_stands_still_accuses_nobody(tmp_path):
     assert judged_log(tmp_path, ALL_WAIT) == ("collective-stalled", (), ())
+
+
+def looked(folder: Path, *stacks: str) -> tuple[str, tuple[int, ...]]:
+    for rank, text in enumerate(stacks):
+        head = f"Process {40 + rank}: python fit.py\nPython v3.12.3 (/usr/bin/python3.12)\n\n"
+        (folder / f"stacks_rank{rank}.txt").write_text(head + text)
+    verdict = diagnose([folder], jobs=1).verdict
+    return verdict.cause, verdict.culprits.ranks
+
+
+IN_C_CODE = 'Thread 11 (active): "MainThread"\n    train (fit.py:125)\n    <module> (fit.py:138)\n'
+NO_BATCH = (
+    'Thread 11 (idle): "MainThread"\n    Condition.wait (threading.py:355)\n    Queue.get (queue.py:171)\n'
+    "    Prefetcher.__iter__ (fit.py:71)\n    train (fit.py:116)\n    <module> (fit.py:138)\n"
+)
+
+
+def test_half_of_the_ranks_at_one_line_and_the_others_blocked(tmp_path):
+    assert looked(tmp_path, IN_C_CODE, NO_BATCH, NO_BATCH, IN_C_CODE) == ("rank-stuck-in-data-loading", (1, 2))
+
+
+def test_half_of_the_ranks_at_one_line_and_the_others_at_work(tmp_path):
+    assert looked(tmp_path, IN_C_CODE, *[NO_BATCH.replace("idle", "active")] * 2, IN_C_CODE)[1] == ()
+
+
+@pytest.mark.parametrize(("op", "ranks"), [("ALLTOALL_BASE", ()), ("ALLREDUCE", (2,))])
+def test_who_still_waits_in_an_earlier_exchange_lacks_what_another_did_not_send(tmp_path, op, ranks):
+    lines = [timed_out(rank, "default_pg", 0, rank, 260 if rank == 2 else 261) for rank in range(4)]
+    assert judged_log(tmp_path, "".join(lines).replace("ALLREDUCE", op))[1] == ranks

@@ -65,7 +65,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [_finding(standing, here, standing.behind, "went ahead to", "never came to it")]
     if standing.behind and len(standing.behind) < len(here):
         return [_finding(standing, standing.behind, here, "never enqueued", "timed out in it")]
-    if standing.earlier and not standing.ahead and len(standing.earlier) < len(here):
+    passed = not standing.ahead and not _is_passed_by_parts(standing.earlier)
+    if standing.earlier and passed and len(standing.earlier) < len(here):
         return [_finding(standing, standing.earlier, here, "still waits in an earlier one than", "went on to it")]
     elsewhere = _in_another_collective(case, standing)
     if elsewhere:
@@ -105,6 +106,11 @@ def _unsent(standing: Standings) -> Finding:
 def _disagree(waiting: dict[int, Event]) -> bool:
     """Whether those who wait call the same work different things: then whoever passed it did nothing wrong there."""
     return len({(event.op, event.numel_in) for event in waiting.values() if isinstance(event, OfWork)}) > 1
+
+
+def _is_passed_by_parts(waiting: dict[int, Event]) -> bool:
+    """Whether members of that operation finish one by one: who still waits in it lacks what another did not send."""
+    return any(isinstance(event, OfWork) and event.op.upper().startswith("ALLTOALL") for event in waiting.values())
 
 
 def _in_another_collective(case: Case, standing: Standings) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 ## What it finds
 Ranks that wait in a send or receive, or in the first call of a group made by `new_group`, for a communicator that the
-other side never begins to make; or all ranks in a receive at once.
+other side never begins to make.
 
 ## Why it happens
 Everybody receives first (or sends first), one rank left its half of an exchange out, or a group is used by some of its
@@ -13,7 +13,7 @@ NCCL's communicators are made by the first call that needs them. torch says in i
 waited: `1:3` is a message between ranks 1 and 3, and rank 1 did not come to it; a key with the number of a group is
 of that group. torch numbers groups on each rank by itself: few ranks that wait under a number of their own, at the
 line where all others are, have made a group more. Who is waited for and does not wait itself is a candidate; its
-stack decides. Where the stacks of all ranks are in a receive, nobody is left to send.
+stack decides. Where the stacks of all ranks are in a receive at one line, nobody is left to send.
 
 ## Example
 `[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] … by key '1:3' … wait timeout after 22000ms`
@@ -41,22 +41,23 @@ _BRANCH = "conditional-collective"
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     seen = unmade(case)
-    same = _all_in_one_half(case)
-    if not (seen.pairs or seen.groups or same):
-        return NotEvaluated("errors of communicators that were not made, or stacks in sends and receives")
+    if not (seen.pairs or seen.groups):
+        return NotEvaluated("errors of communicators that were not made")
     if case.troubles or case.events(InOperation) or case.goes_on:
         return []  # recorded operations tell more
-    if same:
-        return [_same_half(case, same)]
-    return [_message(case, seen)] if seen.pairs else [_group(case, seen)]
+    if not seen.pairs:
+        return [_group(case, seen)]
+    same = _all_in_one_half(case)
+    return [_same_half(case, same) if same else _message(case, seen)]
 
 
 def _all_in_one_half(case: Case) -> tuple[int, ...]:
-    """All ranks, where each is in a receive, or each in a send."""
+    """All ranks, where each is in a receive at the same line, or each in a send."""
     ops = {rank: activity.collective for rank, activity in case.activities.items()}
     everybody = len(ops) > 1 and ops.keys() == set(range(case.world or len(ops)))
     alike = set(ops.values()) <= SENDS or set(ops.values()) <= RECEIVES
-    return tuple(sorted(ops)) if everybody and alike else ()
+    at_one_line = len({activity.place for activity in case.activities.values()}) == 1
+    return tuple(sorted(ops)) if everybody and alike and at_one_line else ()
 
 
 def _same_half(case: Case, ranks: tuple[int, ...]) -> Finding:
