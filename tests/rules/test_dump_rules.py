@@ -188,3 +188,37 @@ def test_an_all_to_all_whose_splits_do_not_fit(sent, expected, cause, ranks) -> 
     lineup = lined_up(*(dump(rank, world, [*steps(2), exchange[rank]]) for rank in range(4)))
     (finding,) = findings("COLL111", Case(lineup=lineup, has_dumps=True))
     assert (finding.cause, finding.subject.ranks) == (cause, ranks)
+
+
+def signalled(rank: int) -> str:
+    return (
+        f"[rank{rank}]:[E1118 13:21:21.621 ProcessGroupNCCL.cpp:1914] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] "
+        "Received a dump signal due to a collective timeout from  rank 0 and we will try our best to dump the debug "
+        "info.\n"
+    )
+
+
+def gave_up(rank: int, work: int) -> str:
+    return (
+        f"[rank{rank}]:[E1118 13:21:21.433 ProcessGroupNCCL.cpp:2303] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  "
+        f"failure detected by watchdog at work sequence id: {work} PG status: last enqueued work: {work}, last "
+        f"completed work: {work - 1}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "candidates"),
+    [
+        (gave_up(1, 4) + gave_up(3, 4) + signalled(5), (5,)),
+        (gave_up(1, 4) + gave_up(3, 4) + gave_up(5, 4), ()),
+        ("", ()),
+    ],
+    ids=["one only heard of it", "all had come", "no logs"],
+)
+def test_ranks_without_a_dump_are_judged_by_their_watchdogs(tmp_path: Path, log: str, candidates) -> None:
+    folder = write(Plan(tp=1, dp=6, fault="stuck", eager=True, culprit=2, seed=1), tmp_path).folder
+    for rank in (1, 3, 5):
+        (folder / f"trace_rank_{rank}").unlink()
+    (folder / "job.log").write_text(log)
+    culprits = diagnose([folder], jobs=1).verdict.culprits
+    assert (culprits.ranks, culprits.candidates) == ((2,), candidates)

@@ -27,11 +27,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
 from whichrank.timeline.collectives.troubles.trouble import Trouble
+from whichrank.timeline.collectives.without_dumps import only_signalled, waited_in
 
 CODE = "COLL110"
 CAUSE = "collective-desync"
@@ -57,11 +60,24 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("flight-recorder dumps")
     making = set(unrecorded.in_new_group(case))  # they wait for others too: COLL135 tells for whom
     return [
-        _finding(case, t)
+        _finding(case, _by_watchdogs(case, t))
         for t in case.troubles
         if t.shape in ("lost", "undecided")
         or (t.shape == "stopped" and not t.meeting.p2p and not (t.ranks and making.issuperset(t.ranks)))
     ]
+
+
+def _by_watchdogs(case: Case, trouble: Trouble) -> Trouble:
+    """The same with what the logs say of ranks without a dump: who timed out there has come; who only heard of it may
+    be missing as well."""
+    waited = waited_in(case, trouble.meeting) if trouble.meeting.unseen else set()
+    if not waited:
+        return trouble
+    unseen = set(trouble.meeting.unseen) - waited
+    if trouble.shape == "stopped":
+        return replace(trouble, candidates=tuple(sorted(unseen & only_signalled(case) - set(trouble.ranks))))
+    left = tuple(rank for rank in trouble.candidates if rank not in waited)
+    return replace(trouble, candidates=left) if left else trouble
 
 
 def _ended(case: Case, trouble: Trouble) -> bool:
@@ -91,7 +107,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         subject=Subject(
             ranks=trouble.ranks,
             code=wording.place(lineup, due),
-            candidates=() if trouble.ranks else trouble.candidates,
+            candidates=trouble.candidates if trouble.shape == "stopped" or not trouble.ranks else (),
         ),
         message=_message(case, trouble, wording.step(lineup, due)),
         evidence=wording.evidence(lineup, trouble),
