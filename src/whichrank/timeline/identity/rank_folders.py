@@ -19,7 +19,7 @@ _FOLDER = re.compile(r"^(?P<run>.*?(?:^|[/\\]))attempt_(?P<attempt>\d{1,6})[/\\]
 
 def with_ranks_of_folders(pile: Sequence[Any], processes: Iterable[Any]) -> list[Any]:
     """Records with the rank of their folder, where there is one run on one host and nothing speaks of more ranks."""
-    folders = {source: found for r in pile if (source := _source(r)) and (found := _FOLDER.match(source))}
+    folders = {source: found for source in set(map(_source, pile)) if (found := _FOLDER.match(source))}
     numbers = {source: int(found["local"]) for source, found in folders.items()}
     world = len(set(numbers.values()))
     whole = world > 1 and set(numbers.values()) == set(range(world))

@@ -99,7 +99,8 @@ def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stand
         if not trouble.tie and gone != set(trouble.ranks):
             continue
         acted, due = lineup.first[min(gone)][1] - 1, missed.joined[min(still)]
-        behind = left(_stack(lineup, acted, stands), _stack(lineup, due, stands), loops)
+        mine, theirs = _stack(lineup, acted, stands), _stack(lineup, due, stands)
+        behind = left(mine, theirs, loops) or _returned_at_one_line(lineup, acted, due, mine, theirs, loops)
         if behind and not any(loop.exits for loop in behind):
             victims = tuple(sorted({*trouble.victims, *still}))
             return replace(
@@ -107,6 +108,20 @@ def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stand
                 due=due, other=None, cycle=(), tie=False, unsure=False,
             )  # fmt: skip
     return trouble
+
+
+def _returned_at_one_line(
+    lineup: Lineup, acted: int, due: int, mine: Sequence[Frame], theirs: Sequence[Frame], loops: Loops
+) -> list[Loop]:
+    """The loops of a function that the others are in and the rank has come from, where one line calls that function and
+    the one that the rank is in: `collect(train_epoch())`."""
+    own, others = ([frame for frame in reversed(stack) if is_user_frame(frame)] for stack in (mine, theirs))
+    alike = next((at for at, pair in enumerate(zip(own, others, strict=False)) if pair[0] != pair[1]), 0)
+    if not alike or (own[alike].file, own[alike].function) == (others[alike].file, others[alike].function):
+        return []
+    within = others[alike]
+    came_from = acted - 1 in lineup.rows(int(lineup.rank[acted])) and lineup.call[acted - 1] == lineup.call[due]
+    return [loop for loop in loops.get(within.file, ()) if came_from and loop.holds(within.line)]
 
 
 def _of_one_rank(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> Trouble:
