@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from whichrank.records.events.startup import StoreError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
 _PAIR = re.compile(r"(?:^|/)(\d{1,7}):(\d{1,7})$")
+_MARK, _QUOTED = "by key", 200
 _OF_GROUP = re.compile(r"default_pg/0//(?!cuda/|cpu/)([\w.-]{1,60})//(?:cuda|cpu)//")
 
 
@@ -39,7 +41,13 @@ def unmade(case: Case) -> SetUps:
             continue
         group, pair = _OF_GROUP.search(event.key), _PAIR.search(event.key)
         if group:
-            found.groups.setdefault(group[1], {}).setdefault(event.rank, event.ref)
+            found.groups.setdefault(group[1], {}).setdefault(event.rank, _ref(event))
         elif pair and int(pair[2]) == event.rank:
-            found.pairs.setdefault(event.rank, (int(pair[1]), event.ref))
+            found.pairs.setdefault(event.rank, (int(pair[1]), _ref(event)))
     return found
+
+
+def _ref(event: StoreError) -> Ref:
+    """The line, quoted from the key on."""
+    _, mark, rest = event.reason.partition(_MARK)
+    return replace(event.ref, quote=f"… {mark}{rest}"[:_QUOTED]) if mark else event.ref

@@ -200,7 +200,8 @@ def _across_groups(case: Case) -> Finding | None:
         message = f"{missing.capitalize()} did not come to work {work} of {group.title}, where {here} timed out."
         path = Alternative("conditional-collective", "it may have taken another path through the code")
         order = Alternative("process-group-order", "it may take the two groups in another order")
-        return _hint(CAUSE, Subject(ranks=group.missing), message, list(group.waiting.values()), (path, order))
+        shown = list(group.waiting.values())
+        return _hint(CAUSE, Subject(ranks=group.missing), message, shown, tuple(sorted(group.waiting)), (path, order))
     crossed = crossing(case)
     if crossed is None:
         return None
@@ -212,11 +213,16 @@ def _across_groups(case: Case) -> Finding | None:
     events = [event for group in both for event in list(group.waiting.values())[:2]]
     stalled = Alternative("collective-stalled", "the network or a GPU may not answer")
     candidates = crossed.ranks if len(crossed.ranks) < case.world else ()
-    return _hint("process-group-order", Subject(candidates=candidates), message, events, (stalled,))
+    return _hint("process-group-order", Subject(candidates=candidates), message, events, (), (stalled,))
 
 
 def _hint(
-    cause: str, subject: Subject, message: str, shown: Sequence[Event], alternatives: tuple[Alternative, ...]
+    cause: str,
+    subject: Subject,
+    message: str,
+    shown: Sequence[Event],
+    victims: tuple[int, ...],
+    alternatives: tuple[Alternative, ...],
 ) -> Finding:
     return Finding(
         code=CODE,
@@ -227,7 +233,7 @@ def _hint(
         subject=subject,
         message=message,
         evidence=tuple(event.ref for event in shown[:4]),
-        victims=tuple(sorted({e.rank for e in shown if e.rank is not None} - {*subject.ranks, *subject.candidates})),
+        victims=victims,
         onset_ns=min((e.time_ns for e in shown if e.time_ns), default=None),
         alternatives=alternatives,
         next=(
@@ -238,7 +244,7 @@ def _hint(
                 "none",
             ),
         ),
-        fix=fix("process-group-order"),
+        fix=fix(cause),
     )
 
 

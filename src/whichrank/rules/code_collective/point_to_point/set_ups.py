@@ -37,6 +37,12 @@ from whichrank.timeline.collectives.stuck import stack_ref
 CODE = "COLL144"
 CAUSE = "p2p-unmatched"
 _BRANCH = "conditional-collective"
+_FIXES = {
+    _BRANCH: (
+        "Call new_group on every rank of the job, in the same order, also where a rank is not a member.",
+        "Check that every member comes to the first call of the group.",
+    )
+}
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -133,5 +139,5 @@ def _finding(
         evidence=evidence,
         victims=victims,
         alternatives=alternatives,
-        fix=fix(cause),
+        fix=_FIXES.get(cause) or fix(cause),
     )
