@@ -18,7 +18,9 @@ _BEFORE_WORKERS = ("rendezvous-endpoint",)
 
 def against(case: Case, finding: Finding) -> Argument | None:
     """What the state of the job says against a finding; None where the two fit."""
-    if case.finish is not None and (finding.category in _STOPS or _is_a_warning(case, finding)):
+    if case.finish is not None and (
+        finding.category in _STOPS or _is_a_warning(case, finding) or _only_asked(case, finding)
+    ):
         return Argument("", Grade.CONTRADICTS, None, f"the run finished: {case.finish.ref.quote}", (case.finish.ref,))
     if finding.category in _STOPS and (working := at_work(case)) is not None and _before(finding, working):
         return Argument("", Grade.CONTRADICTS, None, f"the job went on: {working.ref.quote}", (working.ref,))
@@ -43,6 +45,19 @@ def _is_a_warning(case: Case, finding: Finding) -> bool:
     """What a library only says of its settings, in a job of which nobody complains."""
     warns = finding.category == "config" and finding.kind == "messages" and finding.grade < Grade.PROVES
     return warns and not case.complaints
+
+
+def _only_asked(case: Case, finding: Finding) -> bool:
+    """What a person names beside the output of a run that finished, and does not say that it was slow or wrong: who
+    quotes the output repeats it, which proves no more than the output does."""
+    from whichrank.timeline.job_state import known_messages
+
+    if finding.kind != "reports" or case.finish is None or case.trials:
+        return False
+    if any(ref.source == case.finish.source for ref in finding.evidence):
+        return False
+    suffers = any(complaint.category not in _STOPS for complaint in case.complaints)
+    return not suffers and not known_messages.seen(case, "told-slow")
 
 
 def _before(finding: Finding, working: Event) -> bool:

@@ -153,3 +153,21 @@ def test_what_is_pasted_in_one_piece_accuses_nobody_either(name: str, tmp_path: 
     pasted = {"paste.txt": "".join(NOISY[name].values())}
     verdict = diagnose([write(tmp_path, pasted)], jobs=1).verdict
     assert verdict.cause in ("healthy", "unknown"), verdict.summary
+
+
+ASKED = (
+    "Should I worry? The log mentions that libibverbs is not installed and there are lines about closed connections.\n"
+)
+FINISHED = START + info("Failed to open libibverbs.so[.1]") + steps(40) + "Training finished.\nexit code 0\n"
+
+
+@pytest.mark.parametrize(
+    ("question", "cause"),
+    [
+        (ASKED, "healthy"),
+        (ASKED + "The two nodes are 6x slower than one node.\n", "ib-missing-userspace"),
+    ],
+)
+def test_a_question_does_not_outvote_a_run_that_finished_unless_it_was_slow(question, cause, tmp_path: Path) -> None:
+    verdict = diagnose([write(tmp_path, {"mail.md": question, "train.log": FINISHED})], jobs=1).verdict
+    assert verdict.cause == cause, verdict.summary
