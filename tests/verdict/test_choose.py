@@ -160,3 +160,12 @@ def test_other_kinds_of_evidence_make_a_hypothesis_surer_and_the_same_kind_does_
 def test_why_shows_the_grade_and_the_kind_of_each_finding():
     (told,) = chosen(finding("disk-full", [1], PROVES, kind="host")).hypotheses
     assert [(each.grade, each.kind) for each in told.arguments_for] == [(PROVES, "host")]
+
+
+def test_a_driver_explains_only_the_ranks_of_its_own_that_see_no_gpu():
+    unseen = finding("device-ordinal", [4, 5], PROVES, category="crash", onset=1)
+    assert (
+        chosen(unseen, finding("driver-mismatch", [4, 5], PROVES, category="crash")).verdict.cause == "driver-mismatch"
+    )
+    assert chosen(unseen, finding("driver-mismatch", [0], PROVES, category="crash")).verdict.cause == "device-ordinal"
+    assert chosen(unseen, finding("driver-mismatch", [4, 5], HINTS, category="crash")).verdict.cause == "device-ordinal"

@@ -366,3 +366,25 @@ def test_what_ray_s_processes_print_is_no_complaint(tmp_path):
         "(RayTrainWorker pid=7810) AssertionError: can only test a child process\n"
     )
     assert diagnose([tmp_path], jobs=1).verdict.cause == "healthy"
+
+
+# -- ranks that see no GPU, and why
+
+WARNED = "/venv/torch/cuda/__init__.py:129: UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). {} (Triggered internally at ../c10/cuda/CUDAFunctions.cpp:108.)\n"
+MISFIT = "Error 803: system has unsupported display driver / cuda driver combination"
+
+
+def without_gpus(why: str, host: str = "ale", first: int = 2) -> str:
+    warned = f"{host}: {WARNED.format(why)}" if why else ""
+    return "".join(
+        f"{warned}{host}: [rank{rank}]: RuntimeError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!\n"
+        for rank in (first, first + 1)
+    )
+
+
+@pytest.mark.parametrize(("why", "cause"), [(MISFIT, "driver-mismatch"), ("", "device-ordinal")])
+def test_a_driver_that_does_not_fit_says_why_the_ranks_of_its_host_see_no_gpu(tmp_path, why, cause):
+    well = "".join(f"pils: [rank{rank}] init ok: NVIDIA L40S\n" for rank in (0, 1))
+    (tmp_path / "job.log").write_text(well + without_gpus(why))
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks, verdict.culprits.hosts) == (cause, (2, 3), ("ale",))
