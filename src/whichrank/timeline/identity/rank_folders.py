@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import structs
@@ -12,7 +12,9 @@ from msgspec import structs
 from whichrank.records.dump import Dump
 from whichrank.records.events.base import Event
 from whichrank.records.log import Progress
-from whichrank.records.rank_values import Member, RankValues
+
+if TYPE_CHECKING:
+    from whichrank.records.rank_values import RankValues
 
 _FOLDER = re.compile(r"^(?P<run>.*?(?:^|[/\\]))attempt_(?P<attempt>\d{1,6})[/\\](?P<local>\d{1,6})[/\\]")
 
@@ -29,13 +31,15 @@ def with_ranks_of_folders(pile: Sequence[Any], processes: Iterable[Any]) -> list
     told |= {init.nranks - 1 for process in processes for init in process.inits}
     if any(rank >= world for rank in told) or any(_contradicts(r, numbers) for r in pile):
         return list(pile)
-    return [_of_rank(r, numbers) for r in pile]
+    from whichrank.records.rank_values import RankValues  # many patterns: only where there are such folders
+
+    return [_values(r, numbers) if isinstance(r, RankValues) else _of_rank(r, numbers) for r in pile]
 
 
 def _source(record: Any) -> str:
     if isinstance(record, Event):
         return record.ref.source
-    return record.source if isinstance(record, Progress | RankValues) else ""
+    return record.source if isinstance(record, Progress) else ""
 
 
 def _contradicts(record: Any, numbers: dict[str, int]) -> bool:
@@ -51,10 +55,16 @@ def _of_rank(record: Any, numbers: dict[str, int]) -> Any:
         return record
     if isinstance(record, Progress):
         return structs.replace(record, rank=np.full_like(record.rank, rank))
-    if isinstance(record, RankValues):
-        mine = Member((rank,))
-        cells = (structs.replace(c, member=mine) if c.member == Member() else c for c in record.cells)
-        return structs.replace(record, cells=tuple(cells))
     if record.rank is not None:
         return record
     return structs.replace(record, rank=rank, ref=structs.replace(record.ref, rank=rank))
+
+
+def _values(record: RankValues, numbers: dict[str, int]) -> RankValues:
+    """Values that name no rank are of the rank of their folder."""
+    from whichrank.records.rank_values import Member
+
+    rank = numbers.get(record.source)
+    mine = Member() if rank is None else Member((rank,))
+    cells = (structs.replace(cell, member=mine) if cell.member == Member() else cell for cell in record.cells)
+    return structs.replace(record, cells=tuple(cells))
