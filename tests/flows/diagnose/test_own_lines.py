@@ -157,3 +157,27 @@ def test_what_others_say_of_their_cpus_too_or_not_all_of_a_host(tmp_path, said):
     lines = [f"{by_host(rank)} {WORKERS}" for rank in said] + [f"{by_host(rank)} model ready" for rank in range(WORLD)]
     verdict = judged(tmp_path, *lines, *(by_host(int(text[5])) + text[7:] for text in timeouts(late=5)))
     assert verdict.cause != "cpu-starved"
+
+
+SILENT = "2026-11-21T14:1{0}:00Z {1} kernel: nfs: server {2} not responding, still trying"
+BACK = "2026-11-21T14:1{0}:00Z {1} kernel: nfs: server {2} OK"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stalled"),
+    [
+        ([SILENT.format(1, "gn-1", "fs3"), BACK.format(2, "gn-1", "fs3"), SILENT.format(4, "gn-2", "fs5")], True),
+        ([SILENT.format(1, "gn-2", "fs5"), BACK.format(2, "gn-2", "fs5"), SILENT.format(4, "gn-2", "fs5")], True),
+        ([SILENT.format(1, "gn-1", "fs3"), SILENT.format(4, "gn-2", "fs5"), BACK.format(5, "gn-2", "fs5")], False),
+    ],
+    ids=["of another host, back", "back and gone again", "of its host, back"],
+)
+def test_a_file_server_that_answers_again_holds_nobody_up(tmp_path, kernel, stalled):
+    began = [f"2026-11-21T14:00:00Z gn-{1 + rank // 4} [rank{rank}] data ready" for rank in range(WORLD)]
+    late = [
+        f"2026-11-21T14:26:09Z gn-{1 + rank // 4} {line}"
+        for rank, line in zip((0, 1, 2, 3, 4, 5, 7), timeouts(6), strict=True)
+    ]
+    verdict = judged(tmp_path, *began, *kernel, *late)
+    assert (verdict.cause == "storage-stall") == stalled
+    assert not stalled or (verdict.culprits.ranks, verdict.culprits.hosts) == ((6,), ("gn-2",))

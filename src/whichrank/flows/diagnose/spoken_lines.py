@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from whichrank.evidence.readers.kernel_log.lines import server_said
 from whichrank.evidence.text.own_lines import is_own
 from whichrank.evidence.text.path_hint import hint_of_path
 from whichrank.evidence.text.prefixes import clock_of, listen
@@ -26,6 +27,7 @@ COUNT = re.compile(r"(?<![\w./:-])(\d{1,9}) ?/ ?(\d{1,9})(?![\w./:])")
 """How far somebody is: `12/40`."""
 MENTION = re.compile(r"(?i)(?<![\w-])rank[ _-]?(\d{1,6})(?!\d)")
 
+_OF_SERVERS = re.compile(r"\bserver\b|Lustre|ceph|\bmds\d")
 _FRAME = re.compile(r'\s{0,40}File "|\s{0,8}at |#\d{1,3} |\s{0,40}\S{1,200} \([^()]{1,300}:\d{1,9}\)')
 """A line of a stack: nobody said it."""
 
@@ -68,6 +70,7 @@ class SpokenLines:
         """By rank: the hosts and tasks that it printed as."""
         for item in items:
             self._hear(item)
+        self.lines = _lasting(self.lines)
         self._tasks_as_ranks(world)
         self.speakers: dict[str, set[Speaker]] = {}
         """By shape."""
@@ -134,6 +137,23 @@ class SpokenLines:
                 line._replace(speaker=Speaker("rank", line.speaker.name)) if line.speaker.kind == "task" else line
                 for line in self.lines
             ]
+
+
+def _lasting(lines: Sequence[Line]) -> list[Line]:
+    """Without what somebody said of a file server that answered again before anything timed out."""
+    waiting: dict[tuple[Speaker, object], list[Line]] = {}
+    over: set[Line] = set()
+    for line in lines:
+        told = server_said(line.text) if _OF_SERVERS.search(line.text) else None
+        if told is None:
+            continue
+        said = waiting.setdefault((line.speaker, told.data["server"]), [])
+        if told.kind == "server_back":
+            over.update(said)
+            said.clear()
+        else:
+            said.append(line)
+    return [line for line in lines if line not in over] if over else list(lines)
 
 
 def _places(host: str | None, task: int | None) -> list[Speaker]:

@@ -277,7 +277,8 @@ def _nic(text: str) -> Told | None:
     return None
 
 
-def _server(text: str) -> Told | None:
+def server_said(text: str) -> Told | None:
+    """That a file server does not answer, or does again."""
     if match := _NFS.search(text):
         return Told("server_back" if match[2] == "OK" else "server_silent", {"server": match[1]})
     if match := _LUSTRE.search(text):
@@ -361,13 +362,13 @@ MATCHERS: tuple[tuple[bytes, Match], ...] = (
     (b"NETDEV WATCHDOG", _nic),
     (b"Keep alive watchdog timeout", _nic),
     (b"irmware fatal", _nic),
-    (b"not responding", _server),
-    (b"server ", _server),
-    (b"Lustre", _server),
-    (b"libceph: ", _server),
-    (b"ceph: mds", _server),
-    (b"]: mds", _server),
-    (b"has not responded in", _server),
+    (b"not responding", server_said),
+    (b"server ", server_said),
+    (b"Lustre", server_said),
+    (b"libceph: ", server_said),
+    (b"ceph: mds", server_said),
+    (b"]: mds", server_said),
+    (b"has not responded in", server_said),
     (b"blocked for more than", _hung),
     (b"lockup - CPU", _lockup),
     (b"I/O error", _disk),
