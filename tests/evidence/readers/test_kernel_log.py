@@ -62,6 +62,7 @@ def events(folder: Path, text: str | bytes, label: str = "dmesg.txt") -> list[Ke
         ("Nov  5 02:36:11 gpu-a kernel: [12345.678901] ", -4915429 * 10**9, 12345678901000, "gpu-a"),
         ("6,1234,12345678901,-;", None, 12345678901000, None),
         ("node7: [12345.678901] ", None, 12345678901000, "node7"),
+        ("node7: Nov 15 02:36:11 node7 kernel: ", -4051429 * 10**9, None, "node7"),
         ("\x1b[32m[12345.678901]\x1b[0m ", None, 12345678901000, None),
         ("", None, None, None),
     ],

@@ -19,8 +19,11 @@ NO_YEAR = 1969
 """Times without a year are put there, before every real one; 1969 is no leap year, so 29 February gets none."""
 
 _HOST = r"[A-Za-z0-9][\w.-]{0,252}"
-# pdsh, ansible and others: `node7: [12.3] …`
-_COLLECTED = re.compile(rf"({_HOST}): (?=\[ {{0,12}}\d|<\d{{1,3}}>|\[[A-Z][a-z]{{2}} |kern )")
+# pdsh, ansible and others: `node7: [12.3] …`, `node7: Nov  2 04:10:51 …`
+_COLLECTED = re.compile(
+    rf"({_HOST}): (?=\[ {{0,12}}\d|<\d{{1,3}}>|\[[A-Z][a-z]{{2}} |kern "
+    r"|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d )"
+)
 # The name of the file that grep prints before a line, with its number or without, or the label of `srun --label`.
 _GREPPED = re.compile(
     r"(?:[\w./-]{1,200}:(?:\d{1,9}:)?| {0,6}\d{1,6}: )"
