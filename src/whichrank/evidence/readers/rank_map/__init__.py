@@ -202,7 +202,7 @@ def rows(text: str) -> list[Row]:
         _by_deepspeed(lines) if any(map(text.__contains__, _DEEPSPEED)) else [],
         ranges(lines) if RANGE_WITHIN.search(text) else [],
         shares(lines) if " each" in low or " per " in low or "rank = " in low or "rank=" in low else [],
-        slots(lines) if "mpirun" in low or "mpiexec" in low else [],
+        slots(lines) if "mpirun" in low or "mpiexec" in low or " slots" in low else [],
         _by_agent(lines) if "group_rank=" in low else [],
     )
     return max(shapes, key=len)

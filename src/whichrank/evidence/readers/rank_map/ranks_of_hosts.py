@@ -1,5 +1,6 @@
 """Hosts with all of their ranks: `node1 (ranks 0-7), node2 (ranks 8-15)`, `32 ranks on node1..node4, 8 each`, `rank =
-node*8 + local, nodes node1 node2`, `mpirun -H node1:8,node2:8`."""
+node*8 + local, nodes node1 node2`, `mpirun -H node1:8,node2:8`, `ranks by pod: pod-0: 0,1 pod-1: 2,3`, `node1
+slots=8` of a hostfile."""
 
 from __future__ import annotations
 
@@ -19,6 +20,9 @@ _SPAN_OF_HOST = re.compile(
     rf"|(?<![\w.-])(\d{{1,7}}) ?(?:-|\.\.|–) ?(\d{{1,7}})(?: on| at| ->|:)? {_NAMED}(?=[\s,;.)]|$)"
 )
 """The same where a line says once what the numbers are: `8 ranks each: a1 0-7, a2 8-15`, `ranks 0-3 a1, 4-7 a2`."""
+_LISTED = re.compile(r"(?<![\w.-])\d{1,7}(?:, ?\d{1,7}){1,63}(?![\w.-])")
+"""`4,5,6`: ranks where the line speaks of hosts."""
+_OF_HOSTS = re.compile(r"(?i:\b(?:pod|node|host|machine|server|instance)s?\b)")
 _NO_HOST = re.compile(
     r"(?i:stages?|[tpdec]p|groups?|pg|numa|cpus?|cores?|layers?|experts?|shards?|replicas?|mesh|steps?|epochs?"
     r"|parts?|iter\w{0,8}|gpus?|jobs?|ranks?)[_-]?\d{0,7}"
@@ -34,8 +38,10 @@ _FORMULA = re.compile(r"\brank ?= ?(?:(\d{1,2}) ?[*x] ?node\w{0,9}|node\w{0,9} ?
 _BY_MPI = re.compile(
     r"\bmpi(?:run|exec)\b[^\n]{0,300}? (?:-H|--?host)[ =]([\w.-]{1,63}:\d{1,2}(?:,[\w.-]{1,63}:\d{1,2}){1,255})(?=\s|$)"
 )
+_OF_HOSTFILE = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{0,62}) slots ?= ?(\d{1,2})\b")
 _SPREAD = re.compile(r"by-?node|ppr:|-map-by node|-N \d|-npernode|-rank-by")
 """What lets MPI count its ranks in another order than host by host."""
+_SOME_SLOTS = re.compile(r"--(?:include|exclude|num_gpus|num_nodes)\b|\bmpi(?:run|exec)\b[^\n]{0,300}? --?np? \d")
 _IN_ORDER = re.compile(r"\bin (?:this |that )?order\b|\bnode[ _]ranks? 0 ?(?:\.\.|-|to|,)|\brank ?= ?\d", re.IGNORECASE)
 _IN_ALL = re.compile(r"\b(\d{1,6}) (?:ranks|GPUs|processes)\b", re.IGNORECASE)
 _SPAN = re.compile(
@@ -63,12 +69,20 @@ def _in_one_line(number: int, line: str) -> list[Row]:
     """Hosts with a span of numbers each, which are ranks where they are as many for each and follow each other."""
     if "numa" in line[:_LINE].lower():  # `NUMA node0` is a part of a host
         return []
-    told = [match for match in _SPAN_OF_HOST.finditer(line[:_LINE]) if not _NO_HOST.fullmatch(match[1] or match[6])]
+    text = _LISTED.sub(_as_span, line[:_LINE]) if _OF_HOSTS.search(line[:_LINE]) else line[:_LINE]
+    told = [match for match in _SPAN_OF_HOST.finditer(text) if not _NO_HOST.fullmatch(match[1] or match[6])]
     spans = [(int(match[2] or match[4]), int(match[3] or match[5])) for match in told]
     size = spans[0][1] + 1 if spans else 0
     if spans != [(size * at, size * (at + 1) - 1) for at in range(len(spans))]:
         return []
     return _all_ranks([(number, line, match) for match in told])
+
+
+def _as_span(listed: re.Match[str]) -> str:
+    """`4,5,6` as `4-6`."""
+    numbers = [int(number) for number in listed[0].split(",")]
+    in_turn = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return f"{numbers[0]}-{numbers[-1]}" if in_turn else listed[0]
 
 
 def _all_ranks(told: list[tuple[int, str, re.Match[str]]]) -> list[Row]:
@@ -109,13 +123,22 @@ def shares(lines: list[tuple[int, str]]) -> list[Row]:
 
 
 def slots(lines: list[tuple[int, str]]) -> list[Row]:
-    """Hosts with the slots that MPI fills one after the other."""
+    """Hosts with the slots that MPI and DeepSpeed fill one after the other: of a command, else of a hostfile."""
+    listed = [(number, line, match) for number, line in lines for match in _OF_HOSTFILE.finditer(line[:_LINE])]
+    hosts = [(match[1], int(match[2])) for _, _, match in listed]
     started = [(number, line, match) for number, line in lines if (match := _BY_MPI.search(line))]
+    if not started and 1 < len(hosts) == len({host for host, _ in hosts}) and not any(map(_chosen, lines)):
+        return _in_order(*listed[0][:2], hosts)
     if len(started) != 1 or _SPREAD.search(started[0][1]):
         return []
     number, line, match = started[0]
     given = [(host, int(count)) for host, _, count in (place.rpartition(":") for place in match[1].split(","))]
     return _in_order(number, line[:_LINE], given)
+
+
+def _chosen(line: tuple[int, str]) -> bool:
+    """Whether a launcher is told to use only some of the slots, or in another order."""
+    return _SPREAD.search(line[1]) is not None or _SOME_SLOTS.search(line[1]) is not None
 
 
 def _in_order(number: int, line: str, hosts: list[tuple[str, int]]) -> list[Row]:
