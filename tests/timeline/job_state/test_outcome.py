@@ -161,3 +161,26 @@ RAISED = (
 def test_a_rank_that_counts_on_has_got_over_it(tmp_path, rest, cause):
     (tmp_path / "rank1.log").write_text(CAUGHT + rest)
     assert diagnose([tmp_path], jobs=1).verdict.cause == cause
+
+
+BELOW_A_LOGGER = "2026-11-17 17:27:07,203 ERROR rank 2: micro-batch 1024 does not fit, trying 512\n" + RAISED
+REPORT = (
+    "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-17_17:27:08\n  host      : localhost\n"
+    "  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 566)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "sure"),
+    [(BELOW_A_LOGGER, False), (BELOW_A_LOGGER + RAISED.replace("OutOfMemory", "Runtime"), True), (RAISED, True)],
+    ids=["a logger wrote it", "something else was raised too", "nobody logged it"],
+)
+def test_what_a_logger_wrote_may_have_been_caught(tmp_path, text, sure):
+    (tmp_path / "job.log").write_text(text)
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.confidence > 0.7) == ("gpu-out-of-memory", sure)
+
+
+def test_a_launcher_that_saw_the_end_is_believed(tmp_path):
+    (tmp_path / "job.log").write_text(BELOW_A_LOGGER + REPORT)
+    assert diagnose([tmp_path], jobs=1).verdict.confidence > 0.7

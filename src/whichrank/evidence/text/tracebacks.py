@@ -34,6 +34,8 @@ class Trace(Struct):
     quote: str
     thread: str = ""
     ignored: bool = False
+    logged: bool = False
+    """Whether a logger's warning or error is the line above."""
     after: str = ""
     """Type of the exception that was being handled, for chained ones."""
     after_ns: int | None = None

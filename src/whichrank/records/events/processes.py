@@ -12,6 +12,8 @@ class Traceback(Event, kw_only=True):
     message: str = ""
     thread: str = ""
     ignored: bool = False
+    logged: bool = False
+    """A logger wrote it, below a warning or an error of its own: it was caught, at least once."""
     truncated: bool = False
     headless: bool = False
     chained_from: str = ""

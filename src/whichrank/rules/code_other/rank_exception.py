@@ -131,7 +131,8 @@ def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
     who, rest = building.who(case, ranks, signs), building.others(case, ranks)
     message = f"{who} {verb} {building.short(signs[0].ref.quote)}{place}{rest}."
     sure = Grade.PROVES if statements.ranks_of(signs) else Grade.SUPPORTS
-    return building.found(case, _CLAIM, signs, message, sure if first else Grade.HINTS, ranks)
+    sure = Grade.HINTS if not first or exceptions.only_logged(case) else sure
+    return building.found(case, _CLAIM, signs, message, sure, ranks)
 
 
 def _told_by_others(case: Case) -> list[Finding]:

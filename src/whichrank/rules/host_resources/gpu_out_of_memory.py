@@ -31,6 +31,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import deaths, nccl_allocations, statements
+from whichrank.timeline.job_state.exceptions import only_logged
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST101"
@@ -73,7 +74,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
     message = f"{building.who(case, ranks, signs)} ran out of GPU memory{_asked(signs)}{building.others(case, ranks)}."
     sure = Grade.PROVES if plain else max(Grade.SUPPORTS if library else Grade.HINTS, statements.surest(known))
-    return [building.found(case, _CLAIM, signs, message, sure, ranks)]
+    return [building.found(case, _CLAIM, signs, message, Grade.HINTS if only_logged(case) else sure, ranks)]
 
 
 def _asked(signs: list[Statement]) -> str:

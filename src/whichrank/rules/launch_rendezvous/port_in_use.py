@@ -30,7 +30,7 @@ from whichrank.records.events.startup import StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state import exceptions, statements
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "LNCH103"
@@ -66,7 +66,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message = (
         f"{building.who(case, ranks, signs)} could not listen on port {port if port is not None else '?'}: it is taken."
     )
-    return [building.found(case, _claim(port), signs, message, Grade.PROVES if store else Grade.SUPPORTS, ranks)]
+    sure = Grade.PROVES if store else Grade.HINTS if exceptions.only_logged(case) else Grade.SUPPORTS
+    return [building.found(case, _claim(port), signs, message, sure, ranks)]
 
 
 def _port(sign: Statement) -> int | None:

@@ -9,8 +9,8 @@ from whichrank.facts.messages import names_a_cause
 from whichrank.facts.shapes import LAUNCHED
 from whichrank.records.events.base import Event
 from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
-from whichrank.records.events.launchers import ElasticSignal
-from whichrank.records.events.processes import CudaError, Traceback
+from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, JobEnded, ProcessExit
+from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.timeline.job_state.statements import Statement, statement, survived
 
@@ -196,3 +196,13 @@ def unclaimed_cuda_errors(case: Case) -> list[Statement]:
         for event in found
         if not survived(case, event) and "driver version" not in event.reason and not names_a_cause(event.ref.quote)
     ]
+
+
+def only_logged(case: Case) -> bool:
+    """Whether loggers wrote all that was raised, and nothing shows that a process ended: it may have been caught, in a
+    log that was cut behind it."""
+    raised = [event for event in case.events(Traceback) if not event.ignored and event.type]
+    logged = {event.type for event in raised if event.logged}
+    if not logged or any(event.type not in logged for event in raised):
+        return False
+    return not case.events(ElasticFailure, ProcessExit, JobEnded, NativeCrash, WatchdogTimeout)

@@ -107,7 +107,7 @@ class Listener:
         while piece := pieces.any() if hearing.watching else pieces.told():
             number, start, end, words = piece
             if _TRACEBACK in words:
-                self._hear_time_above(chunk, start)
+                self._hear_above(chunk, start)
                 if self._is_repeated(chunk, pieces, piece):
                     continue
             line = bytes(chunk.view[start:end])
@@ -132,10 +132,12 @@ class Listener:
                 return
         hearing.hear(number, listen(line, self._clock), _fitting(words))
 
-    def _hear_time_above(self, chunk: Chunk, start: int) -> None:
-        """The time of the line above: a logger writes it there, and nothing of it into the traceback."""
+    def _hear_above(self, chunk: Chunk, start: int) -> None:
+        """The time and the level of the line above: a logger writes them there, and nothing into the traceback."""
         begin = chunk.buffer.rfind(b"\n", 0, max(start - 1, 0)) + 1
-        told = listen(bytes(chunk.view[begin : min(start, begin + _STAMP)]), self._clock).time_ns
+        above = bytes(chunk.view[begin : min(start, begin + _STAMP)])
+        self._hearing.logged = _LOGGED.search(above) is not None
+        told = listen(above, self._clock).time_ns
         if told is not None:
             self._hearing.newest = max(self._hearing.newest or 0, told)
 
@@ -213,6 +215,8 @@ class Listener:
             self._hearing.emit(number, voice, event)
 
 
+_LOGGED = re.compile(rb"(?<![\w.])(?:ERROR|WARNING|WARN|CRITICAL)\b")
+"""The level that a logger puts before a message."""
 _REDUCED = re.compile(r"(?i)norm|loss")
 """What all ranks have alike once it is reduced."""
 

@@ -78,6 +78,8 @@ class Hearing:
         self._chained: dict[Key, str] = {}
         self._ignored: set[Key] = set()
         self.newest: int | None = None
+        self.logged = False
+        """Whether the next traceback stands below a logger's warning or error."""
         """The newest time heard so far."""
         self._watch = False
         self._touched = 0
@@ -125,6 +127,7 @@ class Hearing:
             trace = tracebacks.start(number, text)
             trace.thread, trace.ignored = self._thread.pop(key, ""), key in self._ignored
             trace.after, trace.after_ns = self._chained.pop(key, ""), self.newest
+            trace.logged, self.logged = self.logged, False
             self._ignored.discard(key)
             table = self._tables.get(voice.speaker)
             self._traces[key] = (trace, _of_another(voice), table.rank if table else None)
@@ -150,6 +153,7 @@ class Hearing:
             message="\n".join(trace.message).strip(),
             thread=trace.thread,
             ignored=trace.ignored,
+            logged=trace.logged,
             truncated=trace.truncated,
             headless=trace.headless,
             chained_from=trace.after,
