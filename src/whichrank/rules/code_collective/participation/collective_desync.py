@@ -52,6 +52,7 @@ _LOG = NextStep(
     "none",
 )
 _IN_HOST_CODE = ("rank-stuck-in-user-code", "it may be blocked in host code")
+_NO_BATCH = ("rank-stuck-in-data-loading", "it may wait for its next batch")
 _OUT_OF_DATA = ("uneven-inputs", "it may have run out of data and left the loop")
 
 
@@ -113,7 +114,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims,
         onset_ns=wording.onset(case, trouble),
-        alternatives=_alternatives(trouble),
+        alternatives=_alternatives(case, trouble),
         next=(_LOG, _STACK) if gone else (_STACK, _LOG),
         fix=(f"Find out what {missing} does instead of reaching that line: stack first, then its log.",),
     )
@@ -148,20 +149,24 @@ def _dump_of(case: Case, ranks: Sequence[int]) -> str:
     return "its dump is cut or damaged" if len(ranks) == 1 else "their dumps are cut or damaged"
 
 
-def _alternatives(trouble: Trouble) -> tuple[Alternative, ...]:
+def _alternatives(case: Case, trouble: Trouble) -> tuple[Alternative, ...]:
     """What may lie behind it."""
     if trouble.shape == "undecided" and not trouble.candidates:
         offers = [("collective-stalled", "all may have come, and the network or a GPU does not answer")]
     elif trouble.shape == "lost":
         offers = [("rank-killed", "its process may be gone"), ("rank-frozen", "a stopped process writes no dump")]
         # It has come, and its GPU does not go on: what only its code waits for does not do that.
-        offers = offers[::-1] if trouble.meeting.finished else [*offers, _IN_HOST_CODE]
+        offers = offers[::-1] if trouble.meeting.finished else [*offers, _OUT_OF_DATA]
     elif len(trouble.ranks) > 1:
-        offers = [
-            _IN_HOST_CODE,
-            ("p2p-deadlock", "a send or recv that Gloo, or a new pair on NCCL, does not record may hold them"),
-            _OUT_OF_DATA,
-        ]
+        # Gloo records no messages, and NCCL not the first one of a pair.
+        unrecorded = ("p2p-deadlock", "a send or recv that is not recorded may hold them")
+        offers = [_IN_HOST_CODE, unrecorded if _may_send(case) else _NO_BATCH, _OUT_OF_DATA]
     else:
-        offers = [_IN_HOST_CODE, ("rank-stuck-in-data-loading", "it may wait for its next batch"), _OUT_OF_DATA]
+        offers = [_IN_HOST_CODE, _NO_BATCH, _OUT_OF_DATA]
     return tuple(Alternative(cause, why) for cause, why in offers)
+
+
+def _may_send(case: Case) -> bool:
+    """Whether the job sends messages, or nothing would show it."""
+    lineup = wording.lineup_of(case)
+    return lineup.has_messages or any(call.backend != "nccl" for call in lineup.calls)
