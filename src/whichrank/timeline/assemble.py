@@ -44,7 +44,7 @@ from whichrank.timeline.identity.old_dumps import without_old
 from whichrank.timeline.identity.places import with_ranks_of_places
 from whichrank.timeline.identity.rank_folders import with_ranks_of_folders
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
-from whichrank.timeline.identity.start_order import note_workers
+from whichrank.timeline.identity.start_order import note_ended_workers, note_workers
 from whichrank.timeline.identity.tasks import with_tasks
 from whichrank.timeline.identity.who import (
     People,
@@ -95,6 +95,7 @@ def build_case(records: Iterable[Any]) -> Case:
     dumped, world = (lineup.dumped, lineup.world) if lineup else ((), 0)
     people = meet(dumped, world, nccl, ras, events, stacks, stated, hosts)
     note_workers(people, [r for r in pile if isinstance(r, HostState)])
+    note_ended_workers(people, events)
     people.pods = pods_of_nodes(of_kind(pile, "host.PodPlace"))
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}

@@ -1,5 +1,7 @@
 """Ranks of processes in a list, by the order in which torchrun starts them, and by NCCL's report."""
 
+# ruff: noqa: E501  (messages stand in one piece, as they are printed)
+
 from __future__ import annotations
 
 import pytest
@@ -66,3 +68,24 @@ def test_what_nccl_reports_of_a_process_tells_its_rank(tmp_path):
     (tmp_path / "ras.txt").write_text(REPORT)
     verdict = diagnose([tmp_path], jobs=1).verdict
     assert (verdict.cause, verdict.culprits.ranks) == ("rank-frozen", (3,))
+
+
+MEMORY = "ox-1: [2026-03-02 18:39:40,118] [INFO] [utils.py:789:see_memory_usage] CPU Virtual Memory:  used = 81.02 GB, percent = 21.6%\n"
+KILLED = "{}: [2026-03-02 18:40:0{},771] [INFO] [launch.py:319:sigkill_handler] Killing subprocess {}\n"
+ENDED = "{}: [2026-03-02 18:40:09,020] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python3', '-u', 'sft.py', '--local_rank=3'] exits with return code = -9\n"
+KERNEL = "[5120.613044] Out of memory: Killed process {} (python3) total-vm:214553012kB, anon-rss:132118840kB, file-rss:81204kB, shmem-rss:9820kB, UID:1002 pgtables:262144kB oom_score_adj:0\n"
+
+
+@pytest.mark.parametrize(
+    ("pids", "ranks"),
+    [((811, 812, 813, 814), (5,)), ((911, 812, 813, 814), (5,)), ((812, 813, 814), ())],
+    ids=["all of them", "in whatever order of pids", "one is missing"],
+)
+def test_the_launcher_ends_its_processes_in_the_order_of_their_local_ranks(tmp_path, pids, ranks):
+    ended = "".join(KILLED.format("ox-2", n, pid) for n, pid in enumerate(pids))
+    (tmp_path / "notes.md").write_text("hostfile: ox-1 slots=4, ox-2 slots=4; rank 0 is on ox-1.\n")
+    (tmp_path / "run.log").write_text(MEMORY + ended + ENDED.format("ox-2") + MEMORY)
+    (tmp_path / "ox-2_dmesg.txt").write_text(KERNEL.format(812))
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.hosts) == ("host-out-of-memory", ("ox-2",))
+    assert verdict.culprits.ranks == ranks

@@ -1,12 +1,16 @@
-"""Workers in a list of processes: torchrun starts its local ranks one by one, so their pids are in that order."""
+"""Workers by the order in which their launcher has them: torchrun starts its local ranks one by one, so their pids are
+in that order; DeepSpeed's launcher ends all of its processes in the order of their local ranks (`sigkill_handler` in
+deepspeed/launcher/launch.py)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
+from whichrank.records.events.base import Event
+from whichrank.records.events.launchers import ElasticSignal
 from whichrank.records.host import HostProcess, HostState
-from whichrank.timeline.identity.who import People
+from whichrank.timeline.identity.who import People, short_name
 
 _LAUNCHER = re.compile(r"(?:\btorchrun|torch\.distributed\.(?:run|launch))\b")
 _WORKERS = re.compile(r"--nproc[-_]per[-_]node[= ](\d{1,4})\b")
@@ -24,6 +28,22 @@ def note_workers(people: People, states: Iterable[HostState]) -> None:
         return
     for rank, pid in ranks.items():
         people.note(rank, pid=pid)
+
+
+def note_ended_workers(people: People, events: Iterable[Event]) -> None:
+    """Say whose pid is which rank on a host whose launcher names all of its processes while it ends them."""
+    ended: dict[str, dict[int, None]] = {}
+    signals = (event for event in events if isinstance(event, ElasticSignal))
+    for event in sorted(signals, key=lambda signal: (signal.ref.source, signal.line)):
+        if event.what == "closing" and event.host and event.target_pid is not None:
+            ended.setdefault(short_name(event.host), {})[event.target_pid] = None
+    for host, pids in ended.items():
+        here = [people.by_rank[rank] for rank in people.ranks_on(host)]
+        by_local = {process.local_rank: process.rank for process in here if process.pid is None}
+        if len(by_local) != len(here) or by_local.keys() != set(range(len(pids))):
+            continue
+        for local, pid in enumerate(pids):
+            people.note(by_local[local], pid=pid)
 
 
 def _workers(launcher: HostProcess, processes: Iterable[HostProcess]) -> list[HostProcess]:
