@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from whichrank.evidence.readers.kernel_log.lines import server_said
 from whichrank.evidence.text.own_lines import is_own
 from whichrank.evidence.text.path_hint import hint_of_path
 from whichrank.evidence.text.prefixes import clock_of, listen
@@ -143,8 +142,13 @@ def _lasting(lines: Sequence[Line]) -> list[Line]:
     """Without what somebody said of a file server that answered again before anything timed out."""
     waiting: dict[tuple[Speaker, object], list[Line]] = {}
     over: set[Line] = set()
-    for line in lines:
-        told = server_said(line.text) if _OF_SERVERS.search(line.text) else None
+    of_servers = [line for line in lines if _OF_SERVERS.search(line.text)]
+    if not of_servers:
+        return list(lines)
+    from whichrank.evidence.readers.kernel_log.lines import server_said  # many patterns: only where one is spoken of
+
+    for line in of_servers:
+        told = server_said(line.text)
         if told is None:
             continue
         said = waiting.setdefault((line.speaker, told.data["server"]), [])

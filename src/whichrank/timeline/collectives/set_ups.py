@@ -7,21 +7,21 @@ the key.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from whichrank.model.late_pattern import late
 from whichrank.records.events.startup import StoreError
 
 if TYPE_CHECKING:
     from whichrank.model.evidence import Ref
     from whichrank.timeline.case import Case
 
-_PAIR = re.compile(r"(?:^|/)(\d{1,7}):(\d{1,7})$")
+_PAIR = late(r"(?:^|/)(\d{1,7}):(\d{1,7})$")
 _MARK, _QUOTED = "by key", 200
-_OF_GROUP = re.compile(r"default_pg/0//(?!cuda/|cpu/)([\w.-]{1,60})//(?:cuda|cpu)//")
+_OF_GROUP = late(r"default_pg/0//(?!cuda/|cpu/)([\w.-]{1,60})//(?:cuda|cpu)//")
 
 
 class SetUps(Struct, frozen=True):

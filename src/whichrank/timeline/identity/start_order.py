@@ -4,17 +4,17 @@ deepspeed/launcher/launch.py)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event
 from whichrank.records.events.launchers import ElasticSignal
 from whichrank.records.host import HostProcess, HostState
 from whichrank.timeline.identity.who import People, short_name
 
-_LAUNCHER = re.compile(r"(?:\btorchrun|torch\.distributed\.(?:run|launch))\b")
-_WORKERS = re.compile(r"--nproc[-_]per[-_]node[= ](\d{1,4})\b")
-_NODES = re.compile(r"--nnodes[= ](?!1(?:\s|$))\S")
+_LAUNCHER = late(r"(?:\btorchrun|torch\.distributed\.(?:run|launch))\b")
+_WORKERS = late(r"--nproc[-_]per[-_]node[= ](\d{1,4})\b")
+_NODES = late(r"--nnodes[= ](?!1(?:\s|$))\S")
 
 
 def note_workers(people: People, states: Iterable[HostState]) -> None:

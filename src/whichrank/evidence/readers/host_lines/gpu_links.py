@@ -8,18 +8,19 @@ from whichrank.evidence.text.plain_lines import plain_lines
 from whichrank.evidence.text.prefixes import clock_of, listen
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
+from whichrank.model.late_pattern import late
 from whichrank.records.hardware import GpuState
 
 _MOST_BYTES, _LONGEST, _MOST = 1 << 18, 400, 1 << 15
 _MARK = re.compile(rb"(?i)\bpci-?e\b[^\n]{0,24}\bx(?:1|2|4|8|16)\b")
 _LINK = r"(?:gen ?\.?(\d)[ ,/@-]{0,3})?x(1|2|4|8|16)\b"
-_ROW = re.compile(
+_ROW = late(
     rf"(?:\[?((?=\S{{0,62}}[\d-])[A-Za-z][\w.-]{{1,62}})\]?[:,|]? )?.{{0,80}}?\bgpu[ _#:=]{{0,2}}(\d{{1,2}})\b"
     rf".{{0,160}}?\bpci-?e\b[ :=]{{0,3}}{_LINK}(?:[ ,/(]{{1,3}}(?:max(?:imum)?|of|capable|cap)?[ :=]{{0,3}}{_LINK})?",
     re.IGNORECASE,
 )
 """`node7 check gpu3 … pcie gen5 x4 (max gen5 x16)`, `[node7] GPU 3: PCIe x8/x16`."""
-_NO_HOST = re.compile(r"(?i)(?:gpu|cuda|rank|local_rank|device)[ _:-]?\d*$")
+_NO_HOST = late(r"(?i)(?:gpu|cuda|rank|local_rank|device)[ _:-]?\d*$")
 
 
 def fits(head: bytes) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from whichrank.model.late_pattern import late
 from whichrank.records.rank_values import Member, RankValue, quantity
 
 _LONGEST = 1 << 16
@@ -15,14 +16,14 @@ _GAP = 60
 """Letters between the words and the values."""
 _NUMBER = r"\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?"
 _WORDS = re.compile(r"(?i)\b(?:by|per|for each|of each|across)[ _-](?:all )?ranks?\b")
-_NAME = re.compile(r"[A-Za-z][\w./%-]{0,40}(?: \(?[A-Za-z][\w./%-]{0,40}\)?){0,3}(?=[\s:=,(]{0,4}$)")
+_NAME = late(r"[A-Za-z][\w./%-]{0,40}(?: \(?[A-Za-z][\w./%-]{0,40}\)?){0,3}(?=[\s:=,(]{0,4}$)")
 _ONE = rf"(?P<rank>\d{{1,7}}) ?[:=] ?(?P<value>{_NUMBER}) ?(?P<unit>ms|us|s)?"
-_PAIR = re.compile(rf"{_ONE}\b")
+_PAIR = late(rf"{_ONE}\b")
 _ANY = re.sub(r"\?P<\w+>", "?:", _ONE)
-_PAIRS = re.compile(rf"(?:(?:rank ?|r)?{_ANY}(?:[,;|]?\s{{1,4}}|[,;|]|$)){{{_LEAST},}}")
-_ARRAY = re.compile(rf"\[\s{{0,4}}{_NUMBER}(?:[,\s]{{1,4}}{_NUMBER}){{{_LEAST - 1},}},?\s{{0,4}}\]")
-_STEP = re.compile(r"(?i)\b(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
-_OF_STEPS = re.compile(r"(?i)step|iter|batch|fwd|bwd|forward|backward|wait|/s|per[ _-]?s|throughput|flops|mfu")
+_PAIRS = late(rf"(?:(?:rank ?|r)?{_ANY}(?:[,;|]?\s{{1,4}}|[,;|]|$)){{{_LEAST},}}")
+_ARRAY = late(rf"\[\s{{0,4}}{_NUMBER}(?:[,\s]{{1,4}}{_NUMBER}){{{_LEAST - 1},}},?\s{{0,4}}\]")
+_STEP = late(r"(?i)\b(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
+_OF_STEPS = late(r"(?i)step|iter|batch|fwd|bwd|forward|backward|wait|/s|per[ _-]?s|throughput|flops|mfu")
 _SCALE = {"s": 1000.0, "us": 0.001}
 
 
