@@ -9,15 +9,15 @@ import pytest
 from whichrank.flows.diagnose.pipeline import diagnose
 
 
-def judged(folder: Path, *, hosts: tuple[str, ...] = ("run_a",), name: str = "site", first: int = 2) -> tuple[int, ...]:
-    """Who is named, where the loss of one local rank turns before those of the others."""
+def judged(folder: Path, *hosts: str) -> tuple[int, ...]:
+    """Who is named, where the loss of local rank 2 turns before those of the others."""
     for host in hosts:
         for local in range(4):
             path = folder / host / "attempt_0" / str(local) / "stderr.log"
             path.parent.mkdir(parents=True)
-            turned = 40 if local == first else 60
+            turned = 40 if local == 2 else 60
             lines = [
-                f"12:00:{step // 10:02} {name} {local}: step {step} local loss {'nan' if step >= turned else 0.5}\n"
+                f"12:00:{step // 10:02} site {local}: step {step} local loss {'nan' if step >= turned else 0.5}\n"
                 for step in range(0, 100, 10)
             ]
             path.write_text("".join(lines))
@@ -25,11 +25,11 @@ def judged(folder: Path, *, hosts: tuple[str, ...] = ("run_a",), name: str = "si
 
 
 def test_of_one_host_the_local_number_is_the_rank(tmp_path):
-    assert judged(tmp_path) == (2,)
+    assert judged(tmp_path, "run_a") == (2,)
 
 
 def test_of_several_hosts_it_is_not(tmp_path):
-    assert judged(tmp_path, hosts=("node_a", "node_b")) == ()
+    assert judged(tmp_path, "node_a", "node_b") == ()
 
 
 @pytest.mark.parametrize("shift", [1, 4])

@@ -31,7 +31,7 @@ from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Alternative, Category, Finding, Grade, NotEvaluated, Severity, Subject
 from whichrank.records.second_looks import ClosestCause
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state.outcome import observed
+from whichrank.timeline.job_state.outcome import COUNTED_ON, observed
 
 CODE = "CODE210"
 CAUSE = "unknown"
@@ -41,8 +41,6 @@ _CLEARLY = 1.2
 _WORTH, _NAMED = 2.0, 7.0
 """What words must tell for a cause to be listed, and to be named (some rare ones go with it)."""
 _MOST = 3
-_COUNTED_ON = 3
-"""Steps behind a line that show that the job got over it."""
 _STOPPED = {"hang": "stopped", "crash": "stopped"}
 
 
@@ -75,7 +73,7 @@ def _survived(case: Case, one: ClosestCause) -> bool:
         return False
     return any(
         progress.source == one.ref.source
-        and len(set(progress.step[(progress.line > one.ref.line) & (progress.step >= 0)].tolist())) >= _COUNTED_ON
+        and len(set(progress.step[(progress.line > one.ref.line) & (progress.step >= 0)].tolist())) >= COUNTED_ON
         for progress in case.progress
     )
 

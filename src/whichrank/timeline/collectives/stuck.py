@@ -15,6 +15,7 @@ from whichrank.records.events.processes import Traceback
 from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
 from whichrank.records.stack import ProcessStack
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.troubles.trouble import NOT_THERE
 
 if TYPE_CHECKING:
     from whichrank.timeline.job_state.activity import Activity
@@ -77,7 +78,7 @@ def odd_process(case: Case) -> tuple[ProcessStack, Activity, int] | None:
 def suspects_by_record(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Ranks that the line-up singles out for not coming (or may mean), and those that wait for them."""
     for trouble in case.troubles:
-        if trouble.shape in ("stopped", "lost", "undecided"):
+        if trouble.shape in NOT_THERE:
             return trouble.ranks or trouble.candidates, trouble.victims
     return (), ()
 
@@ -88,7 +89,7 @@ def held_up(case: Case) -> list[Held]:
     doing = {rank: activity for rank, activity in case.activities.items() if activity.doing in HELD_UP}
     doing = {rank: activity for rank, activity in doing.items() if not _as_others_wait(case, rank, victims)}
     found = [Held(rank, doing[rank], victims, "dumps") for rank in suspects if rank in doing]
-    if found or any(t.hangs for t in case.troubles if t.shape not in ("stopped", "lost", "undecided")):
+    if found or any(t.hangs for t in case.troubles if t.shape not in NOT_THERE):
         return found
     waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
     standing = standings(case)
@@ -179,8 +180,7 @@ def _standing(group: str, told: Sequence[OfGroup]) -> Standings | None:
     for event in told:
         if event.rank is None:
             continue
-        seq = event.seq if isinstance(event, WatchdogTimeout) else None
-        seq = event.work if isinstance(event, WatchdogProgress) else seq
+        seq = work_of(event)
         if seq is not None and (event.rank, seq) not in messages:
             waited.setdefault(event.rank, (seq, event))
         last = event.enqueued if isinstance(event, WatchdogProgress | DumpSignal) else None
@@ -199,6 +199,13 @@ def _standing(group: str, told: Sequence[OfGroup]) -> Standings | None:
         {rank: event for rank, (seq, event) in waited.items() if seq < target},
         {rank: event for (rank, _), event in messages.items() if rank not in waited},
     )
+
+
+def work_of(event: OfGroup) -> int | None:
+    """The number of the operation that a watchdog gave up."""
+    if isinstance(event, WatchdogTimeout):
+        return event.seq
+    return event.work if isinstance(event, WatchdogProgress) else None
 
 
 def _of_messages(told: Sequence[OfGroup]) -> dict[tuple[int, int], WatchdogTimeout]:

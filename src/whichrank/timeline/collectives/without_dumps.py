@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
-from whichrank.timeline.collectives.stuck import DEFAULT, of_all_ranks
+from whichrank.timeline.collectives.stuck import DEFAULT, of_all_ranks, work_of
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -17,13 +17,8 @@ def waited_in(case: Case, meeting: Meeting) -> set[int]:
     if case.lineup is None or case.lineup.groups[meeting.group].desc != DEFAULT or meeting.p2p:
         return set()
     told = [e for e in case.events(WatchdogTimeout, WatchdogProgress) if e.rank is not None]
-    found: set[int] = set()
-    for event in of_all_ranks(told).get(DEFAULT, ()):
-        number = event.seq if isinstance(event, WatchdogTimeout) else None
-        number = event.work if isinstance(event, WatchdogProgress) else number
-        if event.rank is not None and number == meeting.seq:
-            found.add(event.rank)
-    return found
+    spoken = of_all_ranks(told).get(DEFAULT, ())
+    return {e.rank for e in spoken if e.rank is not None and work_of(e) == meeting.seq}
 
 
 def only_signalled(case: Case) -> set[int]:

@@ -47,7 +47,7 @@ _ENDINGS = (WatchdogTimeout, WatchdogTerminated, ElasticFailure, ProcessExit, Jo
 """Behind these no rank says that it is done."""
 _NOT_DESTROYED = "torch-not-destroyed"
 _TERMINATED = (15, 143)
-_COUNTED_ON = 3
+COUNTED_ON = 3
 # Peers that leave one after the other: what the last ones print about the first ones.
 _TEARDOWN_TYPES = ("DistNetworkError", "DistStoreError", "ConnectionResetError", "BrokenPipeError", "EOFError")
 
@@ -146,7 +146,7 @@ def _counts_on(case: Case, event: Event) -> Progress | None:
         counted = counted[counted >= 0]
         change = np.diff(counted)
         # Exports may begin with the newest line: there it counts down.
-        if len(np.unique(counted)) >= _COUNTED_ON and (change > 0).sum() > 2 * (change < 0).sum():
+        if len(np.unique(counted)) >= COUNTED_ON and (change > 0).sum() > 2 * (change < 0).sum():
             return progress
     return None
 

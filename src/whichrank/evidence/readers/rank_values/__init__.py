@@ -48,6 +48,7 @@ _SECONDS = re.compile(rb"s(?<=[\d (_/]s)\b")
 _RANKED = re.compile(rb"rank(?:\s{0,4}\d{1,7}\s?[:|=]|s? \d{1,7}-\d)|(?:by|per|each|across)[ _-](?:all )?rank")
 """In lower case: one of these stands in a text that is worth it, found sooner than that."""
 _OF_TORCHRUN = ("stdout.log", "stderr.log")
+"""Files that torchrun writes for each rank: their lines need not name it."""
 _NOT_LOGS = (".py", ".json", ".html", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env", ".c", ".cc", ".cpp", ".h")
 
 

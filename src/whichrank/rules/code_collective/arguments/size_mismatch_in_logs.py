@@ -40,6 +40,7 @@ from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import reported_mismatches
 from whichrank.timeline.collectives.meetings import Meeting
+from whichrank.timeline.collectives.troubles.trouble import NOT_THERE
 from whichrank.timeline.job_state import deaths, statements
 from whichrank.timeline.job_state.statements import Statement
 
@@ -89,8 +90,6 @@ _ELSEWHERE = Claim(
 _MOST_PARAMETERS = 1_000_000
 """Tensors of a model: the largest have some hundred thousand."""
 _ITEM_BYTES = (1, 2, 4, 8)
-_NOT_THERE = ("stopped", "lost", "undecided")
-"""Of a rank that only did not come, the dumps don't tell what it called."""
 _TRUNCATED = ("message truncated : receiving", "collective mismatch error")
 
 
@@ -142,7 +141,7 @@ def _is_plausible(counts: tuple[int, ...]) -> bool:
 def _plain(case: Case) -> list[Finding]:
     """Gloo's and NCCL's transports notice a size that they do not expect, and name nobody; where dumps show who called
     something else, that is why."""
-    if case.has_dumps and any(trouble.ranks and trouble.shape not in _NOT_THERE for trouble in case.troubles):
+    if case.has_dumps and any(trouble.ranks and trouble.shape not in NOT_THERE for trouble in case.troubles):
         return []
     plain = [*statements.of_kind(case, GlooMismatch), *statements.said_by_nccl(case, *_TRUNCATED)]
     more = statements.beside(plain, statements.known(case, CAUSE))

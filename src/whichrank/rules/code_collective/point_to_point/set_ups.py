@@ -12,7 +12,7 @@ members only.
 NCCL's communicators are made by the first call that needs them. torch says in its error under which key a rank
 waited: `1:3` is a message between ranks 1 and 3, and rank 1 did not come to it; a key with the number of a group is
 of that group. torch numbers groups on each rank by itself: few ranks that wait under a number of their own, at the
-line where all others are, have made a group more. Who is waited for and does not wait itself is a candidate; its
+line where all others are, made one more group. Who is waited for and does not wait itself is a candidate; its
 stack decides. Where the stacks of all ranks are in a receive at one line, nobody is left to send.
 
 ## Example
@@ -37,12 +37,10 @@ from whichrank.timeline.collectives.stuck import stack_ref
 CODE = "COLL144"
 CAUSE = "p2p-unmatched"
 _BRANCH = "conditional-collective"
-_FIXES = {
-    _BRANCH: (
-        "Call new_group on every rank of the job, in the same order, also where a rank is not a member.",
-        "Check that every member comes to the first call of the group.",
-    )
-}
+_FIX_OF_GROUPS = (
+    "Call new_group on every rank of the job, in the same order, also where a rank is not a member.",
+    "Check that every member comes to the first call of the group.",
+)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -139,5 +137,5 @@ def _finding(
         evidence=evidence,
         victims=victims,
         alternatives=alternatives,
-        fix=_FIXES.get(cause) or fix(cause),
+        fix=_FIX_OF_GROUPS if cause == _BRANCH else fix(cause),
     )

@@ -36,6 +36,8 @@ Shape = Literal[
 ]
 
 
+# A rank that did not come, and nothing of what it called instead.
+NOT_THERE = ("stopped", "lost", "undecided")
 # The same operation with other arguments: NCCL goes on with wrong numbers.
 ARGUMENTS = ("size", "dtype", "root", "reduce-op")
 # One operation more or less than the others, or in another order.
