@@ -220,12 +220,18 @@ class _Walk:
                 self.item(member, nested + 1)
 
     def parts(self, item: Item) -> list[Item]:
-        """One for each job of a text that holds several."""
+        """One for each file and each job of a text that holds several, without what wraps every line."""
         if b"\0" in item.head():
             return [item]
-        from whichrank.evidence.jobs_in_file import split
+        from whichrank.evidence import files_in_text, jobs_in_file
+        from whichrank.evidence.wrapped_lines import unwrapped
 
-        return split(item, lambda: self.unpacker.folder)
+        plain = unwrapped(item, self.room)
+        return [part for file in files_in_text.split(plain, self.room) for part in jobs_in_file.split(file, self.room)]
+
+    def room(self) -> Path:
+        """Where files go that are taken out of others."""
+        return self.unpacker.folder
 
     def end(self) -> None:
         """Tell descriptions apart from evidence, when all is known."""

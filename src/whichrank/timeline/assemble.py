@@ -41,6 +41,7 @@ from whichrank.timeline.identity.addresses import (
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.layouts import store_of
 from whichrank.timeline.identity.old_dumps import without_old
+from whichrank.timeline.identity.own_words import note_named_nodes
 from whichrank.timeline.identity.places import with_ranks_of_places
 from whichrank.timeline.identity.rank_folders import with_ranks_of_folders
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
@@ -96,10 +97,11 @@ def build_case(records: Iterable[Any]) -> Case:
     people = meet(dumped, world, nccl, ras, events, stacks, stated, hosts)
     note_workers(people, [r for r in pile if isinstance(r, HostState)])
     note_ended_workers(people, events)
+    messages = without_failed_trials(read_by_others(pile))
+    note_named_nodes(people, messages, host_names)
     people.pods = pods_of_nodes(of_kind(pile, "host.PodPlace"))
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}
-    messages = without_failed_trials(read_by_others(pile))
     return Case(
         lineup=lineup or calls,
         calls=calls,

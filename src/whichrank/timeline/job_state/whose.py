@@ -276,13 +276,17 @@ def _failed_themselves(case: Case) -> tuple[int, ...]:
 
 
 def _with_host_of_ranks(case: Case, finding: Finding) -> Finding:
-    """The hosts of the ranks that are meant: where to look. What the program does wrong is not to be found there."""
+    """The hosts of the ranks that are meant: where to look. What the program does wrong has to do with a host only
+    where there are others."""
     subject, cause = finding.subject, causes().get(finding.cause)
-    if cause is None or cause.family == "code-collective" or not subject.ranks or subject.hosts:
+    if cause is None or not subject.ranks or subject.hosts:
         return finding
     hosts = {case.people.host_of(rank) for rank in subject.ranks}
     known = sorted(host for host in hosts if host is not None and host != "localhost")
-    return replace(finding, subject=replace(subject, hosts=tuple(known))) if len(known) == len(hosts) else finding
+    everywhere = cause.family == "code-collective" and not set(map(short_name, known)) < case.people.hosts()
+    if everywhere or len(known) < len(hosts):
+        return finding
+    return replace(finding, subject=replace(subject, hosts=tuple(known)))
 
 
 def _with_fellows(case: Case, finding: Finding) -> Finding:

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from whichrank.evidence.readers.rank_map.own_lines import PREFIXED, by_prefix
 from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, RANGE_WITHIN, Row, ranges, shares, slots
 from whichrank.evidence.text.host_of_path import host_of_path
-from whichrank.evidence.text.prefixes import Clock, clock_of, listen, prefix_of
+from whichrank.evidence.text.prefixes import Clock, clock_of, prefix_of
 from whichrank.evidence.text.text_file import is_text, lowered
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
@@ -29,12 +30,8 @@ BESIDE = True
 
 _HEAD = 4096
 """What `sniff` sees of a file."""
-_PREFIXED, _LINE = 1 << 15, 400
-"""Bytes at the beginning in which every rank has spoken, and of a line."""
-_PROCESS = re.compile(r"(?!\d\d:)([A-Za-z][\w.-]{0,253}):\d{1,10}:\d{1,10} \[")
-"""How NCCL begins its lines."""
-_HOST_FIRST = re.compile(r"(?:host|hostname|node)[ =:] ?([A-Za-z][\w.-]{1,62})(?=[\s,;]|$)")
-"""What a rank says first behind its prefix: `[rank4] host cedar gpu …`."""
+_LINE = 400
+"""Letters of a line."""
 _LARGEST = 1 << 18
 """Four thousand ranks; of a longer text the beginning is read."""
 _COLUMNS = {
@@ -136,7 +133,7 @@ def read(item: Item) -> Reading:
         rank = int(values["rank"])
         ref = Ref(item.label, f"line {number}", line.strip()[:200], rank)
         found.setdefault(rank, _placement(rank, _physical(values, visible), host, ref))
-    for rank, (number, named, pid) in _by_prefix(item.head(_PREFIXED), clock_of(item)).items():
+    for rank, (number, named, pid) in by_prefix(item.head(PREFIXED), clock_of(item)).items():
         ref = Ref(item.label, f"line {number}", f"rank {rank} on {named}", rank, named)
         if rank not in found or found[rank].host is None:
             found[rank] = replace(found[rank], host=named) if rank in found else Placement(rank, ref, pid, named)
@@ -147,25 +144,7 @@ def _is_map(told: list[Row], head: bytes, clock: Clock) -> bool:
     """Whether two ranks are listed with where they run, or the one that wrote the file introduces itself."""
     introduced = any("host" in values and _INTRODUCES.search(line) for _, line, values in told[:2])
     started = any("_rank" in line and _AGENT.search(line) for _, line, _ in told[:1])
-    return len(told) >= 2 or introduced or started or len(_by_prefix(head, clock)) >= 2
-
-
-def _by_prefix(head: bytes, clock: Clock) -> dict[int, tuple[int, str, int | None]]:
-    """By rank: a line whose prefix says its host, the host and the pid; nothing where a rank has two hosts."""
-    found: dict[int, tuple[int, str, int | None]] = {}
-    told = False
-    for number, line in enumerate(head[:_PREFIXED].split(b"\n"), 1):
-        if clock.prefix is None and b"rank" not in line and b"]<std" not in line:
-            continue
-        voice = listen(line[:_LINE], clock)
-        process = _PROCESS.match(voice.text) or _HOST_FIRST.match(voice.text)
-        told = told or (process is not None and process.re is _HOST_FIRST)
-        host = voice.host or (process[1] if process else None)
-        if voice.rank is None or host is None:
-            continue
-        if found.setdefault(voice.rank, (number, host, voice.pid))[1] != host:
-            return {}
-    return found if told or len({host for _, host, _ in found.values()}) > 1 else {}
+    return len(told) >= 2 or introduced or started or len(by_prefix(head, clock)) >= 2
 
 
 def _placement(rank: int, values: dict[str, str], host: str | None, ref: Ref) -> Placement:

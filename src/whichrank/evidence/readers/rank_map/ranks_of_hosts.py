@@ -7,17 +7,19 @@ from __future__ import annotations
 import re
 
 HOST = r"[A-Za-z][\w.-]{0,252}"
+_WHERE = r"(?: (?:are|is|runs?|lives?|sits?))?(?: on| at| in)| are(?= \S{0,60}(?:\d|-[a-z]\b))| ->|:| ?="
+"""What stands between ranks and their host; without a preposition the name must be a numbered one."""
 _LINE = 400
 """Bytes of a line that are looked at."""
 _RANGE = re.compile(
-    rf"(?<![\w.-])({HOST}) ?(?:\(|[:=] ?|-> ?)?ranks? ?[:=]? ?\[?(\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})\b"
-    rf"|\branks? (\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})(?: on| at| ->|:) ({HOST})"
+    rf"(?<![\w.-])({HOST}) ?(?:\(|[:=] ?|-> ?)?[Rr]anks? ?[:=]? ?\[?(\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})\b"
+    rf"|\b[Rr]anks? (\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})(?:{_WHERE}) ({HOST})"
 )
-"""`node1 (ranks 0-7)`, `node1: ranks 0..7`, `ranks 0-7 on node1`."""
+"""`node1 (ranks 0-7)`, `node1: ranks 0..7`, `ranks 0-7 on node1`, `ranks 0-7 are node1`."""
 _NAMED = rf"(?=\S{{0,60}}[\d-])({HOST})"
 _SPAN_OF_HOST = re.compile(
     rf"(?<![\w.-]){_NAMED}(?: ?[:=(] ?| )(\d{{1,7}}) ?(?:-|\.\.|–) ?(\d{{1,7}})(?=[\s,;.)]|$)"
-    rf"|(?<![\w.-])(\d{{1,7}}) ?(?:-|\.\.|–) ?(\d{{1,7}})(?: on| at| ->|:)? {_NAMED}(?=[\s,;.)]|$)"
+    rf"|(?<![\w.-])(\d{{1,7}}) ?(?:-|\.\.|–) ?(\d{{1,7}})(?:{_WHERE})? {_NAMED}(?=[\s,;.)]|$)"
 )
 """The same where a line says once what the numbers are: `8 ranks each: a1 0-7, a2 8-15`, `ranks 0-3 a1, 4-7 a2`."""
 _LISTED = re.compile(r"(?<![\w.-])\d{1,7}(?:, ?\d{1,7}){1,63}(?![\w.-])")
@@ -28,7 +30,7 @@ _NO_HOST = re.compile(
     r"|parts?|iter\w{0,8}|gpus?|jobs?|ranks?)[_-]?\d{0,7}"
 )
 """What else has ranks, or numbers from one to another."""
-RANGE_WITHIN = re.compile(r"\branks\b|rank ?[:=]? ?\[?\d{1,7} ?(?:-|\.\.|–|to) ?\d")
+RANGE_WITHIN = re.compile(r"\b[Rr]anks\b|[Rr]ank ?[:=]? ?\[?\d{1,7} ?(?:-|\.\.|–|to) ?\d")
 """What stands in all of them, found sooner."""
 _EACH = re.compile(
     r"\b(\d{1,2}) (?:GPUs?|ranks?|proc(?:esse)?s|workers)? ?(?:each|per (?:node|host|machine))\b", re.IGNORECASE
@@ -89,7 +91,8 @@ def _all_ranks(told: list[tuple[int, str, re.Match[str]]]) -> list[Row]:
     """The rows of ranks; none where a rank has two hosts, or some of them have none."""
     found: dict[int, Row] = {}
     for number, line, match in told:
-        host, first, last = match[1] or match[6], int(match[2] or match[4]), int(match[3] or match[5])
+        host = (match[1] or match[6]).rstrip(".")  # the end of a sentence
+        first, last = int(match[2] or match[4]), int(match[3] or match[5])
         if not re.search(r"[\d-]", host) or not 0 <= last - first < _MOST_OF_HOST:
             continue
         for rank in range(first, last + 1):

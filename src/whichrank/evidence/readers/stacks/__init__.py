@@ -29,6 +29,8 @@ _TITLED = re.compile(
     rb"(?i:rank|pid)[ _#:=]{0,2}\d{1,10}\b[^\n]{0,50}\n(?: {4}[\w<>.]{1,80} \([^()\n]{1,200}\.py:\d{1,6}\)\r?\n){2}"
 )
 """Frames of py-spy below a line that says whose they are, without py-spy's own headings."""
+_GIVEN = re.compile(r" --local[_-]rank[= ](\d{1,4})(?= |$)")
+"""What DeepSpeed's launcher, and torch's of old, give to every process that they start."""
 _SPY_ERRORS = (b"py-spy", b"Permission Denied: Try running again", b"Failed to suspend process")
 
 
@@ -106,7 +108,7 @@ def _reading(item: Item, stacks: list[ProcessStack], errors: list[str], whole: b
         replace(
             stack,
             rank=hint.rank if stack.rank is None and len(stacks) == 1 else stack.rank,
-            local_rank=hint.local_rank if stack.local_rank is None and len(stacks) == 1 else stack.local_rank,
+            local_rank=_local_rank(stack, hint.local_rank if len(stacks) == 1 else None),
         )
         for stack in sorted(stacks, key=lambda stack: stack.line)
     ]
@@ -117,6 +119,14 @@ def _reading(item: Item, stacks: list[ProcessStack], errors: list[str], whole: b
     if not records:
         return Reading([], "partial" if errors else "unusable", "; ".join(notes) or "no stack in it")
     return Reading([*records], "partial" if notes else "complete", "; ".join(notes))
+
+
+def _local_rank(stack: ProcessStack, of_file: int | None) -> int | None:
+    """What is said of the stack itself, else what the launcher gave the process, else what the file is named after."""
+    if stack.local_rank is not None:
+        return stack.local_rank
+    given = _GIVEN.search(stack.command)
+    return int(given[1]) if given else of_file
 
 
 def _spoken(stack: ProcessStack, voice: Voice) -> ProcessStack:

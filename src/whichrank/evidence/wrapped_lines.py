@@ -1,0 +1,116 @@
+"""A text whose lines all stand in the same wrapping, without it.
+
+A log reaches us coloured by a logger, indented as code in a forum, quoted in a mail (`> `), line by line in the JSON of
+a container runtime, or with the time of a collector before the time that the program wrote. Readers know a line by how
+it begins, so the wrapping goes before they look. Every line stays at its place: line numbers in reports are those of
+the file that was given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from whichrank.model.contracts import Item
+
+LARGEST = 8 << 20
+"""A larger file is what a job wrote itself; readers strip colours of its lines one by one."""
+_COLOUR = re.compile(rb"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_FIRST = re.compile(rb"\s{0,4096}(\S)")
+_LEVELS = 3
+"""How deep a quotation of quotations goes."""
+_NEARLY_ALL = 0.95
+_FEW = 3
+"""Fewer lines show no common wrapping."""
+_INDENTATION = re.compile(rb"[ \t]*")
+_COLLECTED = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}(?:Z|[+-]\d\d:\d\d) ?(?:std(?:out|err) [FP] )?")
+"""The time that `kubectl logs --timestamps` and container runtimes put before a line."""
+_TIME = re.compile(rb"\d\d:\d\d:\d\d")
+_SOON = 80
+_OFTEN = 0.3
+"""So many lines tell the time themselves where the program has a clock in its log."""
+
+
+class _Logged(msgspec.Struct):
+    """One line as Docker's json-file driver stores it."""
+
+    log: str
+    stream: str = ""
+    time: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Logged)
+
+
+def unwrapped(item: Item, folder: Callable[[], Path]) -> Item:
+    """The item with the plain text, as a file in `folder()`; the item itself where nothing is wrapped."""
+    if item.size > LARGEST:
+        return item
+    text = item.read()
+    plain = _COLOUR.sub(b"", text) if b"\x1b" in text else text
+    first = _FIRST.match(plain)
+    if first is not None and (first[1] in b"{>" or plain[:1] in b" \t\n\r" or _COLLECTED.match(plain)):
+        plain = b"\n".join(_bare(plain.split(b"\n"), first[1]))
+    return item if plain == text else _written(item, plain, folder())
+
+
+def _bare(lines: list[bytes], first: bytes) -> list[bytes]:
+    filled = [line for line in lines if line.strip()]
+    if len(filled) < _FEW:
+        return lines
+    if first == b"{":
+        lines = _from_json(lines, filled)
+        filled = [line for line in lines if line.strip()]
+    for _ in range(_LEVELS):
+        quoted = sum(line.startswith(b">") for line in filled)
+        if quoted < _NEARLY_ALL * len(filled):
+            break
+        lines = [line[1:].removeprefix(b" ") if line.startswith(b">") else line for line in lines]
+        filled = [line for line in lines if line.strip()]
+    lines = _to_the_left(lines, filled)
+    return _told_once(lines, [line for line in lines if line.strip()])
+
+
+def _to_the_left(lines: list[bytes], filled: list[bytes]) -> list[bytes]:
+    """Without the indentation that all lines share."""
+    shared = min((_INDENTATION.match(line)[0] for line in filled), key=len, default=b"")  # type: ignore[index]
+    if not shared or not all(line.startswith(shared) for line in filled):
+        return lines
+    return [line.removeprefix(shared) for line in lines]
+
+
+def _told_once(lines: list[bytes], filled: list[bytes]) -> list[bytes]:
+    """Without the time of the collector, where the program tells the time."""
+    bare = {line: line[match.end() :] for line in filled if (match := _COLLECTED.match(line))}
+    dated = sum(_TIME.search(line, 0, _SOON) is not None for line in bare.values())
+    if len(bare) < _NEARLY_ALL * len(set(filled)) or dated < _OFTEN * len(bare):
+        return lines
+    return [bare.get(line, line) for line in lines]
+
+
+def _from_json(lines: list[bytes], filled: list[bytes]) -> list[bytes]:
+    """The words of each record behind their time; the lines as they are where they are other JSON."""
+    found = {}
+    for line in filled:
+        try:
+            record = _decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        if record.stream or record.time:
+            words = record.log.rstrip("\r\n").replace("\n", " ")
+            found[line] = f"{record.time} {words}".lstrip().encode("utf-8", "replace")
+    if sum(line in found for line in filled) < _NEARLY_ALL * len(filled):
+        return lines
+    return [found.get(line, line) for line in lines]
+
+
+def _written(item: Item, text: bytes, folder: Path) -> Item:
+    target = folder / f"{item.path.name}.plain"
+    while target.exists():
+        target = target.with_name(target.name + "_")
+    target.write_bytes(text)
+    return replace(item, path=target, size=len(text))
