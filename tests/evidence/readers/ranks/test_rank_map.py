@@ -43,6 +43,8 @@ SLOTS = "[INFO] [launch.py:145:main] WORLD INFO DICT: {'w0': [0], 'w1': [4]}\n"
 MAPPING = "[INFO] [launch.py:163:main] global_rank_mapping=defaultdict(<class 'list'>, {'w0': [0, 1], 'w1': [2]})\n"
 SLOTS_SPAWNED = SLOTS + "w1: [INFO] process 77 spawned with command: ['python', 'sft.py', '--local_rank=0']\n"
 AGENT = "[default] Rendezvous complete for workers. Result:\n  group_rank=1\n  global_ranks=[4, 5]\n"
+RANGES_ARE = "The stack is of p5-ci-09. Ranks 0-1 are p5-ci-03, 2-3 p5-ci-09.\n"
+LAST_WORDS = "[rank1] 8 workers, prefetch 4 (host elm1)\n[rank3] 8 workers, prefetch 4, node: elm2\n"
 FIRST_WORDS = "[rank4] host cedar gpu V100\n[rank5] host cedar gpu V100\n"
 
 
@@ -82,6 +84,8 @@ def rows(tmp_path, text, name="list.txt"):
         (SLOTS_SPAWNED, [(1, 77, "w1", 0, 4), (0, None, "w0", 0, 0)]),
         (MAPPING, [(0, None, "w0", 0, None), (1, None, "w0", 1, None), (2, None, "w1", 0, None)]),
         (AGENT, [(4, None, None, 0, None), (5, None, None, 1, None)]),
+        (RANGES_ARE, ON_TWO),
+        (LAST_WORDS, [(1, None, "elm1", None, None), (3, None, "elm2", None, None)]),
         (FIRST_WORDS, [(4, None, "cedar", None, None), (5, None, "cedar", None, None)]),
     ],
 )
@@ -102,6 +106,9 @@ def test_shapes(tmp_path, text, expected):
         "ranks are bound to numa0 0-31, numa1 32-63\n",
         "ranks are bound to NUMA node0 0-31, node1 32-63\n",
         "ranks read va-1 0-99, va-2 100-149\n",
+        "Ranks 0-3 are fine-tuned, 4-7 are re-run.\n",
+        "[rank1] lost the peer (host elm1)\n[rank3] connected to rank 0, node: elm2\n",
+        LAST_WORDS.replace("elm2", "elm1"),  # what all of them name may be the host of the store
         "ranks of the model: block-0: 0,1  block-1: 2,3\n",
         "ranks per host: ka-1: 0,2  ka-2: 1,3\n",
         "ranks: ka-1 slots=8, ka-2 slots=8, deepspeed --num_gpus 4\n",
