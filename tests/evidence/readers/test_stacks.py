@@ -260,3 +260,12 @@ def test_a_heading_that_names_the_rank(tmp_path, heading, thread):
     stack = only(write(tmp_path, text))
     assert (stack.pid, stack.rank) == (44101, 3)
     assert [frame.function for frame in stack.threads[0].frames] == ["all_reduce", "main"]
+
+
+@pytest.mark.parametrize(
+    ("options", "local_rank"),
+    [("--local_rank=3 --fp16", 3), ("--local-rank 3", 3), ("--no-local_rank=3", None), ("--local_rank=auto", None)],
+)
+def test_the_local_rank_that_a_launcher_gave_the_process(tmp_path: Path, options: str, local_rank: int | None) -> None:
+    text = f'Process 41: python tune.py {options}\nThread 41 (idle): "MainThread"\n    step (tune.py:9)\n'
+    assert only(write(tmp_path, text)).local_rank == local_rank
