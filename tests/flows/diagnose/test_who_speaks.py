@@ -210,3 +210,26 @@ def test_a_limit_of_locked_memory_is_that_of_all_ranks_of_a_host(
     log += "".join(said(r, f":{90 + r}:{190 + r} [0] {words}") for r, words in ((2, full), (0, gone), (1, gone)))
     found = verdict(tmp_path, {"mpirun.log": log})
     assert (found.cause, found.culprits.ranks) == ("memlock-ulimit", ranks)
+
+
+NOT_FINITE = "AssertionError: Rank 9: found Inf in local forward loss calculation. Device: 1{}"
+
+
+@pytest.mark.parametrize(("node", "hosts"), [(", node: yak-2", ("yak-2",)), ("", ())])
+def test_a_rank_that_names_its_node_when_it_fails(tmp_path: Path, node: str, hosts: tuple[str, ...]) -> None:
+    found = verdict(tmp_path, texts.ranks(16, {9: texts.traceback(NOT_FINITE.format(node))}, "step 4 loss 2.1\n"))
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("nan-origin", (9,), hosts)
+
+
+RAN_OUT = "[rank{0}] data: {1} batches per epoch\n"
+
+
+@pytest.mark.parametrize(
+    ("placed", "hosts"),
+    [("yak-1 (ranks 0-3) yak-2 (ranks 4-7)", ("yak-2",)), ("all on yak-1", ())],
+)
+def test_the_host_of_a_rank_with_fewer_batches(tmp_path: Path, placed: str, hosts: tuple[str, ...]) -> None:
+    told = "".join(RAN_OUT.format(rank, 640 if rank == 6 else 648) for rank in range(8))
+    waited = "".join(texts.TIMED_OUT.format(rank) for rank in (0, 3, 4))
+    found = verdict(tmp_path, {"job.log": f"hosts: {placed}\n{told}{waited}"})
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("uneven-inputs", (6,), hosts)
