@@ -14,17 +14,23 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from whichrank.evidence.packed import printable
+from whichrank.evidence.rewritten import rewritten
 from whichrank.model.contracts import Item
 
 LARGEST = 8 << 20
 _MOST = 256
-_NAME = rb"((?:[\w.@+-]{1,80}/){0,8}[\w.@+-]{1,120}\.(?:log|out|err|txt|stdout|stderr|dump|py|sh|ya?ml|json|cfg|conf|csv|md|jsonl))"
-_HEADED = re.compile(rb"(?:==> " + _NAME + rb" <==|[=#*-]{3,60} (?:file: ?)?" + _NAME + rb" [=#*-]{3,60})\s*$", re.IGNORECASE)
+_ENDINGS = rb"log|out|err|txt|stdout|stderr|dump|py|sh|ya?ml|jsonl?|cfg|conf|csv|md"
+_NAME = rb"((?:[\w.@+-]{1,80}/){0,8}[\w.@+-]{1,120}\.(?:" + _ENDINGS + rb"))"
+_RULE = rb"[=#*-]{3,60}"
+_HEADED = re.compile(
+    rb"(?:==> " + _NAME + rb" <==|" + _RULE + rb" (?:file: ?)?" + _NAME + b" " + _RULE + rb")\s*$", re.IGNORECASE
+)
 """`==> rank3.err <==`, `===== dmesg_node7.txt =====`."""
 _TITLE = re.compile(rb"(?:#{1,6} |\*\*)?(?:file: ?)?[`\"]?" + _NAME + rb"[`\"]?:?(?:\*\*)?:?\s*$", re.IGNORECASE)
 """`### rank3.err`, `**rank3.err**:`, `rank3.err:`; it counts above a fence alone."""
 _FENCE = re.compile(rb"\s{0,3}(```|~~~)")
-_MORE = re.compile(rb":{10,20}\s*$")
+_MORE, _ALONE = re.compile(rb":{10,20}\s*$"), re.compile(_NAME + rb"\s*$")
+"""`more` puts a name between two lines of colons."""
 _FENCES, _SOON = (b"\n```", b"\n~~~"), 3
 """Lines between a title and its fence."""
 
@@ -43,7 +49,8 @@ def split(item: Item, folder: Callable[[], Path]) -> list[Item]:
         parts = _in_fences(lines)
     if not 1 < len(parts) <= _MOST:
         return [item]
-    return [_write(item, folder(), number, name, part) for number, (name, part) in enumerate(parts.items()) if any(part)]
+    kept = [(name, part) for name, part in parts.items() if any(part)]
+    return [_write(item, folder(), number, name, part) for number, (name, part) in enumerate(kept)]
 
 
 def _may_be_headed(text: bytes) -> bool:
@@ -57,7 +64,8 @@ def _below_headings(lines: list[bytes]) -> dict[str, list[bytes]]:
         if match := _HEADED.match(line[:300]):
             named[at] = (at + 1, (match[1] or match[2]).decode())
         elif _MORE.match(line[:40]) and at + 2 < len(lines) and _MORE.match(lines[at + 2][:40]):
-            named[at] = (at + 3, lines[at + 1].strip().decode("utf-8", "replace"))
+            if match := _ALONE.match(lines[at + 1][:300]):
+                named[at] = (at + 3, match[1].decode())
     if len({name for _, name in named.values()}) < 2:
         return {}
     parts: dict[str, list[bytes]] = {}
@@ -96,9 +104,5 @@ def _fill(parts: dict[str, list[bytes]], name: str, lines: list[bytes], begin: i
 
 
 def _write(item: Item, folder: Path, number: int, name: str, lines: list[bytes]) -> Item:
-    target = folder / f"{item.path.name}.part{number}"
-    while target.exists():
-        target = target.with_name(target.name + "_")
-    target.write_bytes(b"\n".join(lines))
     label = f"{item.label}/{printable(name)}" if name else item.label
-    return replace(item, path=target, size=target.stat().st_size, label=label)
+    return replace(rewritten(item, folder, f"part{number}", b"\n".join(lines)), label=label)

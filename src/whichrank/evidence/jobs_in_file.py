@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from whichrank.evidence.rewritten import rewritten
 from whichrank.model.contracts import Item
 
 if TYPE_CHECKING:
@@ -140,8 +141,4 @@ def _explained(lines: list[bytes], tags: list[bytes]) -> set[bytes]:
 
 
 def _write(item: Item, folder: Path, number: int, job: str, lines: list[bytes]) -> Item:
-    target = folder / f"{item.path.name}.job{number}"
-    while target.exists():
-        target = target.with_name(target.name + "_")
-    target.write_bytes(b"\n".join(lines))
-    return replace(item, path=target, size=target.stat().st_size, job=job)
+    return replace(rewritten(item, folder, f"job{number}", b"\n".join(lines)), job=job)

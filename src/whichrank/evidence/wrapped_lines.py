@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
+from whichrank.evidence.rewritten import rewritten
 from whichrank.model.contracts import Item
 
 LARGEST = 8 << 20
@@ -55,7 +55,7 @@ def unwrapped(item: Item, folder: Callable[[], Path]) -> Item:
     first = _FIRST.match(plain)
     if first is not None and (first[1] in b"{>" or plain[:1] in b" \t\n\r" or _COLLECTED.match(plain)):
         plain = b"\n".join(_bare(plain.split(b"\n"), first[1]))
-    return item if plain == text else _written(item, plain, folder())
+    return item if plain == text else rewritten(item, folder(), "plain", plain)
 
 
 def _bare(lines: list[bytes], first: bytes) -> list[bytes]:
@@ -106,11 +106,3 @@ def _from_json(lines: list[bytes], filled: list[bytes]) -> list[bytes]:
     if sum(line in found for line in filled) < _NEARLY_ALL * len(filled):
         return lines
     return [found.get(line, line) for line in lines]
-
-
-def _written(item: Item, text: bytes, folder: Path) -> Item:
-    target = folder / f"{item.path.name}.plain"
-    while target.exists():
-        target = target.with_name(target.name + "_")
-    target.write_bytes(text)
-    return replace(item, path=target, size=len(text))
