@@ -233,3 +233,29 @@ def test_the_host_of_a_rank_with_fewer_batches(tmp_path: Path, placed: str, host
     waited = "".join(texts.TIMED_OUT.format(rank) for rank in (0, 3, 4))
     found = verdict(tmp_path, {"job.log": f"hosts: {placed}\n{told}{waited}"})
     assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("uneven-inputs", (6,), hosts)
+
+
+@pytest.mark.parametrize(("own", "hosts"), [("10.9.0.1", ("kt-2",)), ("127.0.1.1", ())])
+def test_what_hosts_answer_when_they_are_asked_for_their_own_names(
+    tmp_path: Path, own: str, hosts: tuple[str, ...]
+) -> None:
+    answers = f"[ops@kt-1 ~]$ getent hosts kt-1\n{own}  kt-1\n[ops@kt-2 ~]$ getent hosts kt-2\n127.0.1.1  kt-2\n"
+    refused = "(Engine pid=81, ip=10.9.0.1) RuntimeError: [gloo/transport/tcp/pair.cc:7] connect [127.0.1.1]:608: Connection refused\n"  # noqa: E501
+    found = verdict(tmp_path, {"job.log": refused, "answers.txt": answers})
+    assert (found.cause, found.culprits.hosts) == ("hostname-resolution", hosts)
+
+
+FULL_SHM = (
+    "{0}:71:90 [1] NCCL INFO comm 0x5 rank 3 nranks 4 cudaDev 1 nvmlDev 1 busId 2 commId 0x9 - Init START\n"
+    "{0}:71:95 [1] misc/shmutils.cc:87 NCCL WARN Error: failed to extend /dev/shm/nccl-a to 33030532 bytes, error: "
+    "No space left on device (28)\n"
+    "[rank3]: ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.\n"
+    "[rank3]: Last error:\n[rank3]: Error: failed to extend /dev/shm/nccl-a, error: No space left on device (28)\n"
+)
+
+
+@pytest.mark.parametrize("called", ["node-1", "bert-node-1"])
+def test_a_pod_that_a_heading_calls_by_the_end_of_its_name(tmp_path: Path, called: str) -> None:
+    asked = f"== {called.replace('1', '0')}\nshm 64G 1M 64G 1% /dev/shm\n== {called}\nshm 64M 63M 1M 99% /dev/shm\n"
+    found = verdict(tmp_path, {"asked.txt": asked, f"{called}.log": FULL_SHM.format("bert-node-1")})
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("shm-too-small", (3,), ("bert-node-1",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from whichrank.timeline.identity.who import by_short_name, host_in_name, short_name
@@ -34,15 +34,26 @@ def names_of_addresses(rows: Iterable[HostName], processes: Iterable[NcclProcess
     return {address: next(iter(names)) for address, names in found.items() if len(names) == 1}
 
 
-def hosts_on_loopback(rows: Iterable[HostName]) -> frozenset[str]:
-    """Hosts that a table gives a loopback address while another gives them one of the network; none where all are such:
-    then every host may have written it of itself."""
-    by_name: dict[str, set[bool]] = {}
-    for row in rows:
-        for name in {short_name(name) for name in row.names} - {"localhost"}:
-            by_name.setdefault(name, set()).add(row.address.startswith(_LOOPBACK))
+def hosts_on_loopback(rows: Sequence[HostName]) -> frozenset[str]:
+    """Hosts that give their own name a loopback address while others give theirs one of the network. Where no table
+    says whose it is: hosts that one gives loopback and another the network; none where all are such, since then every
+    host may have written it of itself."""
+    own, by_name = _loops([row for row in rows if row.ref.host], own=True), _loops(rows)
+    alone = {name for name, found in own.items() if found == {True}}
+    if alone and {False} in own.values():
+        return frozenset(alone)
     looped = {name for name, found in by_name.items() if found == {True, False}}
     return frozenset(looped) if looped < {name for name, found in by_name.items() if False in found} else frozenset()
+
+
+def _loops(rows: Iterable[HostName], *, own: bool = False) -> dict[str, set[bool]]:
+    """By name of a host whether its addresses are of loopback; `own`: only what its own table says."""
+    found: dict[str, set[bool]] = {}
+    for row in rows:
+        for name in {short_name(name) for name in row.names} - {"localhost"}:
+            if not own or short_name(row.ref.host or "") == name:
+                found.setdefault(name, set()).add(row.address.startswith(_LOOPBACK))
+    return found
 
 
 def with_domains(hosts: Iterable[str]) -> dict[str, str]:
@@ -59,6 +70,12 @@ def whole_name(host: str, label: str, hosts: Mapping[str, str]) -> str | None:
     """The host after which a file is named, where what was taken for its name is only the end: `gpu7` of `ka-gpu7`."""
     named = host_in_name(label.rpartition("/")[2], hosts)
     return named if named is not None and short_name(named).endswith(f"-{short_name(host)}") else None
+
+
+def by_ending(name: str, hosts: Mapping[str, str]) -> str | None:
+    """The one host that is called `train-worker-1` where somebody calls it `worker-1`."""
+    ending = [host for short, host in hosts.items() if short.endswith(f"-{short_name(name)}")]
+    return ending[0] if len(ending) == 1 else None
 
 
 def with_beginnings(told: Iterable[tuple[str, str]], hosts: Iterable[str]) -> dict[str, str]:

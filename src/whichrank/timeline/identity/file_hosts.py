@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
+from whichrank.timeline.identity.addresses import by_ending
 from whichrank.timeline.identity.who import by_short_name, family, host_in_name, short_name
 
 _TOOLS = re.compile(
@@ -74,11 +75,7 @@ def _by_lines(guessed: Mapping[str, str], spoken: Mapping[str, Collection[str]])
 def _called(names: Collection[str], known: Mapping[str, str]) -> dict[str, str]:
     """What the evidence calls hosts after which files are named: `worker-1` is `train-worker-1` where no other host
     ends so, `pod-1` is `train-1` where the hosts of one kind have just the numbers of the pods."""
-    called: dict[str, str] = {}
-    for name in names:
-        ending = [host for short, host in known.items() if short.endswith(f"-{name.lower()}")]
-        if len(ending) == 1:
-            called[name] = ending[0]
+    called = {name: host for name in names if (host := by_ending(name, known)) is not None}
     numbers = {name: int(match[1]) for name in set(names) - called.keys() if (match := _PLAIN.fullmatch(name))}
     kinds: dict[str, dict[int, str]] = defaultdict(dict)
     for short, host in known.items():

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from whichrank.timeline.identity.addresses import by_ending
 from whichrank.timeline.identity.who import by_short_name, family, short_name
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ class Place(NamedTuple):
 
 
 class Sections:
-    """The sections of all texts; a name that only looks like a host's counts where the evidence knows such a host, or
-    where the text has several that differ in a number or a letter only. Ranks count where a text has several."""
+    """The sections of all texts; a name that only looks like a host's counts where the evidence knows such a host, also
+    by the end of its name alone, or where the text has several that differ in a number or a letter only. Ranks count
+    where a text has several."""
 
     def __init__(self, told: Iterable[HostSection], named: Collection[str]) -> None:
         self._by_source: dict[str, list[tuple[int, Place]]] = {}
@@ -35,9 +37,9 @@ class Sections:
         ranks = Counter(source for source, *_ in ranked)
         for section in sections:
             source, host = section.ref.source, section.host
-            if host is not None and not section.sure and short_name(host) not in known:
-                host = host if alike[source, family(host)] > 1 else None
-            name = known.get(short_name(host), host) if host else None
+            name = known.get(short_name(host)) or by_ending(host, known) if host else None
+            if name is None and host is not None and (section.sure or alike[source, family(host)] > 1):
+                name = host
             several = ranks[source] > 1
             place = Place(name, section.rank if several else None, section.local_rank if several else None)
             self._by_source.setdefault(source, []).append((section.line, place))

@@ -155,6 +155,8 @@ def _of_host(case: Case, finding: Finding) -> Finding:
     known = hosts_spoken_of(case)
     meant = _announced(case, finding) if cause.family == "net-interface" else set()
     told = {ref.host for ref in finding.evidence}
+    if any(address.startswith("127.") for address in _failed(finding)):
+        told = set()  # who could not connect was given that address by another
     if not meant and len(told) == 1 and None not in told and _alone_in_saying(case, finding):
         meant = {short_name(host) for host in told if host is not None}
     if not meant or not meant < known:

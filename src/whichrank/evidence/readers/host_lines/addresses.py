@@ -83,7 +83,7 @@ def read(item: Item) -> list[PortState | HostName]:
                 if spoken_of is not None and spoken_of[1] in addresses:
                     of = host = _now_of(found, spoken_of, ref)
         if names and (row := _NAMED.match(line)):
-            ref = Ref(item.label, f"line {number}", line.strip()[:300])
+            ref = Ref(item.label, f"line {number}", line.strip()[:300], None, host)
             found.append(HostName(ref, row[1], tuple(row[2].split())))
     return [*found, *_called(item, text)]
 
