@@ -156,6 +156,7 @@ def _hosts_in(pile: Sequence[Any]) -> set[str]:
     """The hosts that records name."""
     named = {r.host for r in pile if isinstance(r, _Told | Placement) and r.host}
     named |= {host for r in pile if isinstance(r, Layout) for host in (*r.hosts, *r.numbered)}
+    named |= {row.pod for row in of_kind(pile, "host.PodPlace")}
     return named | {process.host for process in _processes_in(pile) if process.host}
 
 
@@ -192,7 +193,9 @@ def _with_hosts(records: Sequence[Any]) -> tuple[list[Any], frozenset[str]]:
     if not hosts:
         return pile, headed
     return [
-        _on_host(r, hosts[_source(r)]) if isinstance(r, _Told) and r.host is None and _source(r) in hosts else r
+        _on_host(r, hosts[_source(r)])
+        if isinstance(r, _Told | Placement) and r.host is None and _source(r) in hosts
+        else r
         for r in pile
     ], headed
 

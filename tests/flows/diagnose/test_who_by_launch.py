@@ -332,3 +332,37 @@ def test_a_task_is_a_host_below_torchrun(tmp_path: Path) -> None:
     }
     found = verdict(tmp_path, files).culprits
     assert (found.ranks, found.hosts) == ((), ("ka-2",))
+
+
+EVENTS = (
+    "LAST SEEN   TYPE      REASON      OBJECT           MESSAGE\n"
+    "50m         Normal    Scheduled   pod/sd-pool-1    Successfully assigned ml/sd-pool-1 to aks-np-77\n"
+    "9m          Warning   Evicted     pod/sd-pool-1    The node was low on resource: memory. Threshold quantity: 1Gi\n"
+)
+TOLD_TO_END = "W0702 09:45:{0}.310000 1 torch/distributed/elastic/agent/server/api.py:719] Received 15 death signal, shutting down workers\n"
+GAVE_UP = "[rank1]:[E702 09:56:01.512007118 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)={0}000) ran for {0}019 milliseconds before timing out.\n"
+
+
+@pytest.mark.parametrize(
+    ("reason", "waited_s", "hosts"),
+    [
+        ("low on resource: memory", 600, ("aks-np-77", "sd-pool-1")),
+        ("drained", 600, ("sd-pool-1",)),
+        ("drained", 1200, ()),  # they waited before: somebody may have ended it for that
+    ],
+)
+def test_a_pod_that_was_ended_before_the_others_waited(
+    tmp_path: Path, reason: str, waited_s: int, hosts: tuple[str, ...]
+) -> None:
+    of_pod = "launcher] nproc_per_node 2 node_rank 1, global ranks 2,3\n" + TOLD_TO_END.format(58)
+    events = EVENTS.replace("low on resource: memory", reason)
+    files = {"pool-0.log": GAVE_UP.format(waited_s), "pool-1.log": of_pod, "events.txt": events}
+    found = verdict(tmp_path, files)
+    assert (found.culprits.ranks, found.culprits.hosts) == ((2, 3) if hosts else (), hosts)
+    assert (found.cause == "job-ended-from-outside") is bool(hosts)
+
+
+def test_the_pod_that_is_told_to_end_first_is_not_to_blame_where_all_are(tmp_path: Path) -> None:
+    waited = GAVE_UP.format(600)
+    files = {f"pool-{n}.log": TOLD_TO_END.format(57 + n) + waited for n in range(2)}
+    assert verdict(tmp_path, {**files, "events.txt": EVENTS}).culprits.ranks == ()

@@ -37,7 +37,7 @@ from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths, exceptions, outcome, statements
-from whichrank.timeline.job_state.known_messages import of_cause, peers
+from whichrank.timeline.job_state.known_messages import of_cause, peers, seen
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST104"
@@ -83,21 +83,41 @@ def _of_some_hosts(case: Case, finding: Finding, signs: list[Statement]) -> Find
         return finding
     ranks = tuple(sorted({rank for host in hosts for rank in case.people.ranks_on(host)}))
     others = tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else ()
-    return replace(finding, subject=Subject(ranks=ranks, hosts=tuple(sorted(hosts))), victims=others)
+    subject = Subject(ranks=ranks, hosts=_with_nodes(case, hosts))
+    # What began before may be why somebody ended these.
+    severity = "error" if _first(case, hosts, signs) else finding.severity
+    return replace(finding, subject=subject, victims=others, severity=severity)
+
+
+def _first(case: Case, hosts: set[str], signs: list[Statement]) -> bool:
+    """Whether only these hosts were told to end, before anybody else failed or began to wait in vain."""
+    if any(not e.host or short_name(e.host) not in hosts for e in deaths.ended_from_outside(case)):
+        return False
+    told = [sign.time_ns for sign in signs]
+    others = [e for e in outcome.failures(case) if not e.host or short_name(e.host) not in hosts]
+    began = [e.time_ns - e.waited_ms * 10**6 for e in others if e.time_ns is not None]
+    return bool(began) and all(time is not None and time < min(began) for time in told)
+
+
+def _with_nodes(case: Case, hosts: set[str]) -> tuple[str, ...]:
+    """The hosts, and the nodes of those that are pods which had to go because their node ran short of something."""
+    short = {short_name(pod) for s in seen(case, "k8s-evicted") if s.group("what") for pod in peers([s])}
+    nodes = {node for node, pods in case.people.pods.items() if pods & short & set(map(short_name, hosts))}
+    return tuple(sorted(hosts | nodes))
 
 
 def _told(case: Case) -> list[Finding]:
     """The same in the words of a scheduler that no reader knows as such."""
-    seen = [s for s in of_cause(case, CAUSE, ("root",)) if "NODE FAIL" not in s.sign.text.upper()]
-    if not seen:
+    told = [s for s in of_cause(case, CAUSE, ("root",)) if "NODE FAIL" not in s.sign.text.upper()]
+    if not told:
         return []
-    signs = statements.first_to_fail([s.sign for s in seen])
-    message = f"The job was ended from outside: {building.words(next(s for s in seen if s.sign is signs[0]))}."
+    signs = statements.first_to_fail([s.sign for s in told])
+    message = f"The job was ended from outside: {building.words(next(s for s in told if s.sign is signs[0]))}."
     finding = building.found(case, _CLAIM, signs, message, Grade.PROVES)
-    meant = [s for s in seen if s.signature.who == "host" and s.sign in signs]
+    meant = [s for s in told if s.signature.who == "host" and s.sign in signs]
     # What the agent of a node says it says of a pod, or of this node.
     hosts = {*peers(meant)} or {s.sign.host for s in meant if s.sign.host}
-    return [replace(finding, subject=Subject(hosts=tuple(sorted(hosts - {"localhost"}))))]
+    return [replace(finding, subject=Subject(hosts=_with_nodes(case, hosts - {"localhost"})))]
 
 
 def _interrupted(event: Event) -> bool:

@@ -67,8 +67,12 @@ def with_domains(hosts: Iterable[str]) -> dict[str, str]:
 
 
 def whole_name(host: str, label: str, hosts: Mapping[str, str]) -> str | None:
-    """The host after which a file is named, where what was taken for its name is only the end: `gpu7` of `ka-gpu7`."""
-    named = host_in_name(label.rpartition("/")[2], hosts)
+    """The host after which a file is named, where what was taken for its name is only the end: `gpu7` of `ka-gpu7`. A
+    file may also be named after that end alone."""
+    file = label.rpartition("/")[2]
+    if file.partition(".")[0].lower() == short_name(host):
+        return by_ending(host, hosts)
+    named = host_in_name(file, hosts)
     return named if named is not None and short_name(named).endswith(f"-{short_name(host)}") else None
 
 

@@ -74,8 +74,10 @@ def _by_lines(guessed: Mapping[str, str], spoken: Mapping[str, Collection[str]])
 
 def _called(names: Collection[str], known: Mapping[str, str]) -> dict[str, str]:
     """What the evidence calls hosts after which files are named: `worker-1` is `train-worker-1` where no other host
-    ends so, `pod-1` is `train-1` where the hosts of one kind have just the numbers of the pods."""
+    ends so, and its siblings are called alike, `pod-1` is `train-1` where the hosts of one kind have just the numbers
+    of the pods."""
     called = {name: host for name in names if (host := by_ending(name, known)) is not None}
+    called |= _siblings(called, set(names) - called.keys())
     numbers = {name: int(match[1]) for name in set(names) - called.keys() if (match := _PLAIN.fullmatch(name))}
     kinds: dict[str, dict[int, str]] = defaultdict(dict)
     for short, host in known.items():
@@ -85,6 +87,15 @@ def _called(names: Collection[str], known: Mapping[str, str]) -> dict[str, str]:
     if len(numbers) > 1 and len(set(numbers.values())) == len(numbers) and len(fitting) == 1:
         called |= {name: fitting[0][number] for name, number in numbers.items()}
     return called
+
+
+def _siblings(called: Mapping[str, str], others: Collection[str]) -> dict[str, str]:
+    """`worker-0` is `train-worker-0` where `worker-1` is `train-worker-1`: they differ in the number only."""
+    begins: dict[str, set[str]] = defaultdict(set)
+    for name, host in called.items():
+        begins[family(name)].add(short_name(host).removesuffix(name.lower()))
+    alike = {name: begins[family(name)] for name in others if family(name) in begins}
+    return {name: f"{next(iter(found))}{name.lower()}" for name, found in alike.items() if len(found) == 1}
 
 
 def _stem(label: str) -> str:

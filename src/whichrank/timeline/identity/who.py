@@ -77,7 +77,8 @@ class People(Struct):
         found = self._by_pid.get(pid, set())
         if len(found) > 1 and host is not None:
             found = {rank for rank in found if _same_host(self.by_rank[rank].host, host)}
-        return next(iter(found)) if len(found) == 1 else None
+        alone = next(iter(found)) if len(found) == 1 else None
+        return alone if alone is None or not _apart(self.by_rank[alone].host, host) else None
 
     def ranks_on(self, host: str) -> tuple[int, ...]:
         """All ranks that are known to run on a host, or in the pods of a node."""
@@ -101,6 +102,11 @@ class People(Struct):
 
 def _same_host(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and short_name(one) == short_name(other)
+
+
+def _apart(one: str | None, other: str | None) -> bool:
+    """Whether two names are those of different hosts of one kind: pods all count their pids from one."""
+    return one is not None and other is not None and not _same_host(one, other) and family(one) == family(other)
 
 
 def short_name(host: str) -> str:

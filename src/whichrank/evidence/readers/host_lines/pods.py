@@ -1,4 +1,4 @@
-"""On which node each pod runs: `kubectl get pods -o wide`, `kubectl describe pod`."""
+"""On which node each pod runs: `kubectl get pods -o wide`, `kubectl describe pod`, `kubectl get events`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ _MOST_BYTES, _MOST, _LONGEST = 1 << 20, 10_000, 1000
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 _POD = re.compile(r"Name: {2,40}([a-z0-9][a-z0-9.-]{0,252})\s{0,8}$")
 _NODE = re.compile(r"Node: {2,40}([a-z0-9][a-z0-9.-]{0,252})/\d{1,3}(?:\.\d{1,3}){3}\s{0,8}$")
+_ASSIGNED = re.compile(
+    r"\bSuccessfully assigned [a-z0-9-]{1,63}/([a-z0-9][a-z0-9.-]{0,252}) to ([a-z0-9][a-z0-9.-]{0,252})"
+)
+"""What the scheduler of Kubernetes says of every pod."""
 
 
 def fits(head: bytes) -> bool:
     """Whether the beginning has such a table or description."""
     listed = b"NAME " in head and b" READY " in head and b" NODE" in head
-    return listed or (b"Node: " in head and b"Name: " in head)
+    return listed or b"Successfully assigned " in head or (b"Node: " in head and b"Name: " in head)
 
 
 def read(item: Item) -> list[PodPlace]:
@@ -37,6 +41,8 @@ def read(item: Item) -> list[PodPlace]:
             pod = named[1]
         elif pod and (node := _NODE.match(line)):
             place = (pod, node[1])
+        elif "assigned " in line and (told := _ASSIGNED.search(line)):
+            place = (told[1], told[2].rstrip("."))
         if place is not None and len(found) < _MOST:
             found.append(PodPlace(Ref(item.label, f"line {number}", line.strip()[:200]), *place))
     return found

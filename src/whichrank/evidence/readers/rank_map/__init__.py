@@ -6,7 +6,8 @@ processes of `ps` with `RANK=13` in the command, words and values one after the 
 hosts with all of their ranks (`node1 (ranks 0-7), node2 (ranks 8-15)`), hosts in the order of their ranks with as many
 each (`32 ranks on node1..node4, 8 each`), what DeepSpeed's launcher prints (`WORLD INFO DICT: {'node1': [0, 1]}`,
 `global_rank_mapping={'node1': [0, 1]}`, `process 4410 spawned with command: […, '--local_rank=5']`), and lines whose
-prefix says both the rank and the host. The elastic agent of a host says which ranks it starts (`global_ranks=[8, 9]`).
+prefix says both the rank and the host. The agent of a host says which ranks it starts (`global_ranks=[8, 9]`,
+`node_rank 1, global ranks 8,9`).
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ _COLLECTED = re.compile(rf"({HOST}): \[")
 _WORLD_SIZE = re.compile(r"\bdist_world_size=(\d{1,7})\b")
 _NODE_RANK = re.compile(r"\bnode_rank=(\d{1,6})\b")
 _AGENT = re.compile(
-    r"\bglobal_ranks=\[(\d{1,7}(?:, ?\d{1,7}){0,63})\]|\bgroup_rank=(\d{1,6})\b.{1,80}\blocal_world_size[ =](\d{1,2})\b"
+    r"(?:\bglobal_ranks=\[|\b(?:node_rank|nproc_per_node|start(?:s|ed|ing)?|spawn\w{0,4})\b.{1,80}\bglobal ranks:? \[?)"
+    r"(\d{1,7}(?:, ?\d{1,7}){0,63})(?=[\]\s;.)]|$)"
+    r"|\bgroup_rank=(\d{1,6})\b.{1,80}\blocal_world_size[ =](\d{1,2})\b"
 )
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
 _RANK_SET, _LOCAL_SET = re.compile(r"\bRANK=(\d{1,7})\b"), re.compile(r"\bLOCAL_RANK=(\d{1,4})\b")
@@ -143,7 +146,7 @@ def read(item: Item) -> Reading:
 def _is_map(told: list[Row], head: bytes, clock: Clock) -> bool:
     """Whether two ranks are listed with where they run, or the one that wrote the file introduces itself."""
     introduced = any("host" in values and _INTRODUCES.search(line) for _, line, values in told[:2])
-    started = any("_rank" in line and _AGENT.search(line) for _, line, _ in told[:1])
+    started = any("rank" in line and _AGENT.search(line) for _, line, _ in told[:1])
     return len(told) >= 2 or introduced or started or len(by_prefix(head, clock)) >= 2
 
 
@@ -182,7 +185,7 @@ def rows(text: str) -> list[Row]:
         ranges(lines) if RANGE_WITHIN.search(text) else [],
         shares(lines) if " each" in low or " per " in low or "rank = " in low or "rank=" in low else [],
         slots(lines) if "mpirun" in low or "mpiexec" in low or " slots" in low else [],
-        _by_agent(lines) if "group_rank=" in low else [],
+        _by_agent(lines) if "group_rank=" in low or "global ranks" in low else [],
     )
     return max(shapes, key=len)
 
@@ -330,7 +333,7 @@ def _first_rank(lines: list[tuple[int, str]], host: str, count: int) -> int | No
 
 def _by_agent(lines: list[tuple[int, str]]) -> list[Row]:
     """The ranks that the agent of this host starts; nothing where it says several, as of restarts or of many hosts."""
-    told = [(n, line, match) for n, line in lines if "_rank" in line and (match := _AGENT.search(line[:_LINE]))]
+    told = [(n, line, match) for n, line in lines if "rank" in line and (match := _AGENT.search(line[:_LINE]))]
     ranks = {_started(match) for _, _, match in told}
     if len(ranks) != 1:
         return []
