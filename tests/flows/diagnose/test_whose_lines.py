@@ -169,6 +169,16 @@ def test_a_host_that_lost_its_server_and_whose_ranks_all_others_wait_for(tmp_pat
     assert (found.ranks, found.hosts) == ((2, 3), ("ca-2",))
 
 
+@pytest.mark.parametrize(("heard", "ranks"), [((0, 3), (4, 5)), ((0, 1), ())])
+def test_where_ranks_of_every_other_host_wait_all_of_its_ranks_are_meant(
+    tmp_path: Path, heard: tuple[int, ...], ranks: tuple[int, ...]
+) -> None:
+    files = {"ca-1/dmesg.txt": QUIET, "ca-2/dmesg.txt": QUIET, "ca-3/dmesg.txt": QUIET + NFS}
+    where = "ranks 0-1 on ca-1, ranks 2-3 on ca-2, ranks 4-5 on ca-3\n"
+    found = culprits(tmp_path, {**files, "train.log": where + timed_out(*heard)})
+    assert (found.ranks, found.hosts) == (ranks, ("ca-3",))
+
+
 def test_where_one_of_its_ranks_waits_too_the_other_is_meant(tmp_path: Path) -> None:
     files = {"ca-1/dmesg.txt": QUIET, "ca-2/dmesg.txt": QUIET + NFS}
     where = "ranks 0-1 on ca-1, ranks 2-3 on ca-2\n"

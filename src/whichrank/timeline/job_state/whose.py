@@ -262,11 +262,17 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
 
 
 def _all_others_wait(case: Case, ranks: tuple[int, ...]) -> bool:
-    """Whether every rank but these timed out in one collective, and none of these did."""
+    """Whether every rank but these timed out in one collective, and none of these did; where not all say so, whether
+    ranks of every other host did."""
     from whichrank.timeline.collectives.stuck import standings
 
     standing = standings(case)
-    return standing is not None and set(standing.waiting) == set(range(case.world)).difference(ranks)
+    if standing is None or not set(standing.waiting).isdisjoint(ranks):
+        return False
+    others = set(range(case.world)).difference(ranks)
+    hosts = {case.people.host_of(rank) for rank in others}
+    heard = {case.people.host_of(rank) for rank in standing.waiting}
+    return set(standing.waiting) == others or (None not in hosts and len(hosts) > 1 and heard == hosts)
 
 
 def _failed_themselves(case: Case) -> tuple[int, ...]:
