@@ -297,3 +297,13 @@ def test_a_table_without_spaces(tmp_path):
         ("a40-01", "16"),
         ("a40-03", "4"),
     ]
+
+
+def test_rows_behind_the_names_of_hosts_below_the_command(tmp_path):
+    text = "# nvidia-smi --query-gpu=index,clocks.sm,temperature.gpu\npx-1: 0, 1785 MHz, 61\npx-4: 3, 690 MHz, 88\n"
+    assert [(s.host, s.index, s.values["sm_clock"]) for s in gpus(write(tmp_path, text, "clocks.txt"))] == [
+        ("px-1", 0, "1785"),
+        ("px-4", 3, "690"),
+    ]
+    (alone,) = gpus(write(tmp_path, "# nvidia-smi --query-gpu=index,clocks.sm\n0, 1785 MHz\n", "clocks.txt"))
+    assert alone.host is None

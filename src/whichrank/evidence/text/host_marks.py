@@ -77,7 +77,7 @@ _NO_TITLE = re.compile(
     r"(?:[\w.-]{0,40}[_.-])?(?:exp\w{0,9}|runs?|trial|attempt|tests?|case|phase|stage|config\w{0,7}|part|section|v|version"
     r"|option|setup|variant|seed|model|dataset|day|week|month|issue|ticket|note|round|layer|group|team|batch|block|thread"
     r"|process|pid|dump|sample|try|shard|item|job|slurm|logs?|out\w{0,4}|err\w{0,4}|device|port|link|core|cpu|nic|q|fig\w{0,4}"
-    r"|table|chapter|scenario|build|checkpoint|ckpt|snapshot|torch|nccl|cuda|python|train\w{0,4}(?=[._-]\d{6}))"
+    r"|nvidia-smi|rocm-smi|amd-smi|py-spy|table|chapter|scenario|build|checkpoint|ckpt|snapshot|torch|nccl|cuda|python|train\w{0,4}(?=[._-]\d{6}))"
     r"(?:[_.-]?(?:\d[\w.-]{0,20}|[a-z]))?",
     re.IGNORECASE,
 )

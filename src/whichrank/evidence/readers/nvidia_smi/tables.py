@@ -17,6 +17,8 @@ _UUID = re.compile(r"GPU-[0-9a-fA-F-]{8,36}$")
 _BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d$")
 _HOST = ("host", "hostname", "node", "nodename")
 """Columns that people add where they ask several hosts."""
+_BEFORE = re.compile(r"([A-Za-z][\w.-]{1,62}): (?=\S[^,]{0,80}, )")
+"""How pdsh and clush begin the rows of each host."""
 _IDENTITY = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 _QUERY = re.compile(r"--query-gpu=([\w.,]{1,4000})")
 _PROCESS = re.compile(
@@ -45,7 +47,9 @@ def parse_csv(lines: Lines) -> tuple[list[Draft], str, int | None, str]:
         if asked := _QUERY.search(line):
             titles = [column(word) for word in asked[1].split(",")]
             continue
-        cells = [cell.strip() for cell in next(csv.reader([line[:16384]], skipinitialspace=True), [])]
+        before = _BEFORE.match(line)
+        row_of = line[before.end() :] if before else line
+        cells = [cell.strip() for cell in next(csv.reader([row_of[:16384]], skipinitialspace=True), [])]
         known = [column(cell) for cell in cells]
         if sum(title in COLUMNS or title in _IDENTITY for title in known) > 1:
             titles = known
@@ -53,7 +57,7 @@ def parse_csv(lines: Lines) -> tuple[list[Draft], str, int | None, str]:
         if len(cells) < 2:
             continue
         draft = Draft(line=number, quote=line.strip())
-        draft.host = host
+        draft.host = before[1] if before else host
         if 1 < len(cells) <= len(titles):
             # Words of a comment may stand before the first title.
             row = dict(zip(titles[-len(cells) :], cells, strict=True))

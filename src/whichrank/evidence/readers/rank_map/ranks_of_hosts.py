@@ -16,6 +16,12 @@ _RANGE = re.compile(
     rf"|\b[Rr]anks? (\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})(?:{_WHERE}) ({HOST})"
 )
 """`node1 (ranks 0-7)`, `node1: ranks 0..7`, `ranks 0-7 on node1`, `ranks 0-7 are node1`."""
+_SPEAKER = re.compile(
+    rf"(?:[\d:.,TZ/ -]{{8,40}} )?\[?(?=\S{{0,60}}[\d-])({HOST}?)\]?:? (?:(?!\bfor\b).){{0,80}}?\b(?:up|start\w{{0,4}}"
+    r"|launch\w{0,4}|spawn\w{0,4}|runs?|running)\b(?:(?!\b(?:for|local)\b).){0,60}?"
+    r"\b[Rr]anks? (\d{1,7}) ?(?:-|\.\.) ?(\d{1,7})\b"
+)
+"""`09:00:00 node1: agent up, ranks 0-7 on gpus 0-7`: whose line it is."""
 _NAMED = rf"(?=\S{{0,60}}[\d-])({HOST})"
 _SPAN_OF_HOST = re.compile(
     rf"(?<![\w.-]){_NAMED}(?: ?[:=(] ?| )(\d{{1,7}}) ?(?:-|\.\.|–) ?(\d{{1,7}})(?=[\s,;.)]|$)"
@@ -64,7 +70,11 @@ def ranges(lines: list[tuple[int, str]]) -> list[Row]:
     """Hosts with their ranks: only where they are all the ranks that there are, each on one host."""
     spoken = [(number, line) for number, line in lines if RANGE_WITHIN.search(line[:_LINE])]
     told = [(number, line, match) for number, line in spoken for match in _RANGE.finditer(line[:_LINE])]
-    return _all_ranks(told) or next((rows for line in spoken if (rows := _in_one_line(*line))), [])
+    rows = _all_ranks(told) or next((rows for line in spoken if (rows := _in_one_line(*line))), [])
+    if rows:
+        return rows
+    starts = [(number, line, match) for number, line in spoken if (match := _SPEAKER.match(line[:_LINE]))]
+    return _all_ranks([start for start in starts if not _NO_HOST.fullmatch(start[2][1])])
 
 
 def _in_one_line(number: int, line: str) -> list[Row]:
