@@ -47,6 +47,7 @@ RANGES_ARE = "The stack is of p5-ci-09. Ranks 0-1 are p5-ci-03, 2-3 p5-ci-09.\n"
 STARTS = (
     "09:41:00.120 p5-ci-03: agent up, ranks 0-1 on gpus 0-1\n09:41:00.140 p5-ci-09: agent up, ranks 2-3 on gpus 0-1\n"
 )
+COMMENTED = "$ cat /run/pids   # by the launcher: pid rank gpu\n9440 4 0\n9441 5 1\n"
 LAST_WORDS = "[rank1] 8 workers, prefetch 4 (host elm1)\n[rank3] 8 workers, prefetch 4, node: elm2\n"
 FIRST_WORDS = "[rank4] host cedar gpu V100\n[rank5] host cedar gpu V100\n"
 
@@ -89,6 +90,7 @@ def rows(tmp_path, text, name="list.txt"):
         (AGENT, [(4, None, None, 0, None), (5, None, None, 1, None)]),
         (RANGES_ARE, ON_TWO),
         (STARTS, ON_TWO),
+        (COMMENTED, [(4, 9440, None, None, 0), (5, 9441, None, None, 1)]),
         (LAST_WORDS, [(1, None, "elm1", None, None), (3, None, "elm2", None, None)]),
         (FIRST_WORDS, [(4, None, "cedar", None, None), (5, None, "cedar", None, None)]),
     ],
@@ -111,6 +113,7 @@ def test_shapes(tmp_path, text, expected):
         "ranks are bound to NUMA node0 0-31, node1 32-63\n",
         "ranks read va-1 0-99, va-2 100-149\n",
         "Ranks 0-3 are fine-tuned, 4-7 are re-run.\n",
+        COMMENTED.replace("launcher:", "launcher, so to say"),
         STARTS.replace("agent up,", "starts to wait for"),
         STARTS.replace("p5-ci-0", "stage-"),
         "[rank1] lost the peer (host elm1)\n[rank3] connected to rank 0, node: elm2\n",

@@ -202,13 +202,19 @@ def _table(lines: list[tuple[int, str]]) -> Iterator[Row]:
         cells = _CELLS.split(line.strip().strip("|").strip()) if len(line) < 1000 else []
         named = [_NAMED.get(cell.lower().strip("#_")) for cell in cells]
         if "rank" in named and sum(name is not None for name in named) >= 2 and len(cells) <= 12:
-            columns = named
+            columns = _behind_a_comment(named, cells)
         elif columns and len(cells) >= len(columns):
             values = dict(_row(columns, cells))
             if "rank" in values and len(values) > 1:
                 yield number, line, values
         elif columns and line.strip(" -+|=:\t"):
             columns = []  # the table has ended
+
+
+def _behind_a_comment(named: list[str | None], cells: list[str]) -> list[str | None]:
+    """The columns alone where words stand before them: `$ cat pids  # written at launch: pid rank gpu`."""
+    first = next(at for at, name in enumerate(named) if name is not None)
+    return named[first:] if first and cells[first - 1].endswith(("#", ":")) else named
 
 
 def _row(columns: list[str | None], cells: list[str]) -> Iterator[tuple[str, str]]:
