@@ -38,6 +38,7 @@ from whichrank.timeline.identity.addresses import (
     with_beginnings,
     with_domains,
 )
+from whichrank.timeline.identity.even_blocks import note_even_blocks
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.layouts import store_of
 from whichrank.timeline.identity.old_dumps import without_old
@@ -99,6 +100,7 @@ def build_case(records: Iterable[Any]) -> Case:
     note_ended_workers(people, events)
     messages = without_failed_trials(read_by_others(pile))
     note_named_nodes(people, messages, host_names)
+    note_even_blocks(people)
     people.pods = pods_of_nodes(of_kind(pile, "host.PodPlace"))
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}

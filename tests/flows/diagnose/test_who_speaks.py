@@ -259,3 +259,13 @@ def test_a_pod_that_a_heading_calls_by_the_end_of_its_name(tmp_path: Path, calle
     asked = f"== {called.replace('1', '0')}\nshm 64G 1M 64G 1% /dev/shm\n== {called}\nshm 64M 63M 1M 99% /dev/shm\n"
     found = verdict(tmp_path, {"asked.txt": asked, f"{called}.log": FULL_SHM.format("bert-node-1")})
     assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("shm-too-small", (3,), ("bert-node-1",))
+
+
+@pytest.mark.parametrize(("third", "hosts"), [("rank8", ("kt-2",)), ("rank9", ())])
+def test_a_rank_between_those_whose_hosts_are_known(tmp_path: Path, third: str, hosts: tuple[str, ...]) -> None:
+    told = "".join(
+        f"2025-05-06 09:00:00 kt-{n} {rank} INFO resumed\n" for n, rank in enumerate(("rank0", "rank4", third), 1)
+    )
+    full = "[rank6]: " + texts.traceback("OSError: [Errno 24] Too many open files").replace("\n", "\n[rank6]: ")
+    found = verdict(tmp_path, {"job.log": told + full})
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("fd-limit", (6,), hosts)
