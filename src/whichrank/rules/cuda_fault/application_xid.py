@@ -33,6 +33,7 @@ from msgspec.structs import replace
 
 from whichrank.facts.hardware import xids
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.events.processes import CudaError
 from whichrank.records.hardware import KernelEvent
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -78,6 +79,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.hardware.kernel:
         return hardware_findings.NO_KERNEL_LOG
     told = [e for e in kernel_events.xid_events(case, "application") if not e.process.lower().startswith(_NOT_JOBS)]
+    told = [event for event in told if _of_this_job(case, event)]
     events, weight = kernel_events.counting(case, told)
     events = kernel_events.first_events(events)
     if not events:
@@ -106,6 +108,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip
+
+
+def _of_this_job(case: Case, event: KernelEvent) -> bool:
+    """Whether the fault can be the job's, and not what a rank met as it was ended, nor another job on that GPU."""
+    rank = case.hardware.rank_of(event.pid, event.host)
+    if rank is not None:
+        return not case.first_to_fail or rank in case.first_to_fail
+    # A program learns of its fault: its next call of CUDA fails. With MPS the driver names the server of all clients.
+    there = case.people.ranks_on(event.host) if event.host and event.pid is not None else ()
+    strange = bool(there) and all(case.people.by_rank[r].pid for r in there)
+    return not strange or bool(case.events(CudaError))
 
 
 def _reading(

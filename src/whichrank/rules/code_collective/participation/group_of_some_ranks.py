@@ -11,8 +11,8 @@ together.
 
 ## How it decides
 By the stacks of at least two ranks inside the creation of a group after collectives have finished, or of all members of
-a group in its first call, in which NCCL creates it. Who holds a group that others lack is named, or where that is most
-ranks, who lacks it; so is who stands in the same function as such a rank. The tables of the flight recorder say which
+a group in its first call, in which NCCL creates it. Of the ranks that make it, the few are named that have counted more groups than
+the others. Else who holds a group that others lack is named, or where that is most ranks, who lacks it; so is who stands in the same function as such a rank. The tables of the flight recorder say which
 groups a rank holds. Where nobody holds more than others, and most ranks wait in `new_group` for a few that wait
 elsewhere, those few are named; with `use_local_synchronization` the members are counted that the call was given. Two
 sides of one size are both told.
@@ -59,7 +59,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if ended := unrecorded.ended_before_new_group(case):
         return [_gone(case, making, ended)]
     held = _held(case)
-    holders = _holders(held)
+    holders = _ahead(held, making) or _holders(held)
     together = {_function(case, rank) for rank in holders} - {
         _function(case, rank) for rank in case.activities if rank not in holders and rank not in _near(case, holders)
     }
@@ -96,6 +96,16 @@ def _holders(held: dict[int, set[str]]) -> set[int]:
     """Ranks that hold a group which others lack."""
     everybody = set.intersection(*held.values()) if held else set()
     return {rank for rank, names in held.items() if names - everybody}
+
+
+def _ahead(held: dict[int, set[str]], making: list[int]) -> set[int]:
+    """Those of the ranks that make a group together which have counted further. Who is not a member of a group does not
+    hold it, and counts it all the same."""
+    numbers = {rank: [int(name) for name in held[rank] if name.isdecimal()] for rank in making if rank in held}
+    counted = {rank: max(found, default=0) for rank, found in numbers.items()}
+    furthest = max(counted.values(), default=0)
+    ahead = {rank for rank, count in counted.items() if count == furthest}
+    return ahead if 2 * len(ahead) < len(counted) else set()
 
 
 def _near(case: Case, holders: set[int]) -> set[int]:
