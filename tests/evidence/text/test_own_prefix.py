@@ -126,6 +126,8 @@ def test_a_line_of_many_marks_is_read_in_no_time():
         ("juno: [rank0] up\nvesta: [rank5] up\n", "vesta: [rank5]: KeyError: 3", "vesta", 5),
         ("juno: [rank0] up\nvesta: [rank5] up\n", "vesta: ninja: build stopped", "vesta", None),
         ("ore-a r00 09:14:07 up\nore-b r12 09:14:09 up\n", "ore-b r12 09:15:00 WARN loss nan", "ore-b", 12),
+        ("09:14:07 [ore1:rank0] up\n09:14:09 [ore2:rank9] up\n", "09:15:00 [ore2:rank9] loss nan", "ore2", 9),
+        ("09:14:07 ore-1 train: up\n09:14:09 ore-2 train: up\n", "09:15:00 ore-2 train: [rank9] up", "ore-2", 9),
         ("ore-a r0 INFO up\nore-b r3 INFO up\nore-b r3 INFO x\nore-b [rank3]: y\n", "ore-b r3 INFO z", "ore-b", 3),
     ],
 )

@@ -70,10 +70,11 @@ NO_HOST = re.compile(
 )
 """What looks like the name of a host and is that of a rank, a device or a step."""
 _STAMP = re.compile(
-    r"[\[(]?(?:\d{4}[-/])?\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?(?:[\s,|-]{1,3}|$)"
+    r"[\[(]?(?:(?:\d{4}[-/])?\d\d[-/]\d\d[T _])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?"
+    r"(?:[\s,|-]{1,3}|$)"
 )
 _STAMPED = frozenset("[(0123456789")
-"""A date and a time of day may stand before the prefix."""
+"""A time of day, with or without its date, may stand before the prefix."""
 _MOSTLY, _HALF, _PARTLY = 0.9, 0.5, 0.1
 _SAYS = re.compile(r"\[rank(\d{1,5})\]|\brank[ :=](\d{1,5})(?=:|/\d| of | on | ready| up\b| init)", re.IGNORECASE)
 _MENTIONS = re.compile(r"\brank[ :=]?(\d{1,5})()\b", re.IGNORECASE)

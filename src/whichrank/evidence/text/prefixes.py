@@ -235,8 +235,9 @@ def _peeled(line: bytes, clock: Clock) -> Voice:
 
 
 def _stamped(text: str) -> bool:
-    """Whether the line begins with a date and a time of day."""
-    return text[:1] in tuple("[(0123456789") and bool(_DATED.match(text) or _DAY.match(text))
+    """Whether the line begins with a time of day, with or without its date."""
+    shapes = (_DATED, _DAY, _TIME_OF_DAY)
+    return text[:1] in tuple("[(0123456789") and any(shape.match(text) for shape in shapes)
 
 
 def _peel_who(voice: Voice) -> bool:

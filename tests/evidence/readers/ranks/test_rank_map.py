@@ -156,3 +156,40 @@ def test_a_speaker_in_brackets_is_not_the_host_that_a_line_names(tmp_path):
 def test_the_pid_of_ray_s_prefix_is_that_of_the_rank(tmp_path):
     lines = [f"(Actor pid={740 + rank}, ip=10.7.3.2{rank % 2}) [rank{rank}]: ready, world 4" for rank in range(4)]
     assert [row[:2] for row in rows(tmp_path, "\n".join(lines) + "\n")] == [(n, 740 + n) for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "[{host}] rank {rank}: 40 files",
+        "04:10:11 {host} rank {rank}: up",
+        "04:10:11 [{host}:rank{rank}] up",
+        "04:10:11 {host} survey: rank {rank} gpu 0 30C",
+        "07/12/2026 04:10:11 - INFO - sft - node {host} rank {rank} reads",
+        "{host}: [2026-07-12 04:10:11] [INFO] [comm.py:669:init_distributed] cdb=None rank={rank} local_rank=0",
+    ],
+)
+def test_the_host_that_stands_beside_the_rank(tmp_path, shape):
+    places = [(0, "larch1"), (1, "larch1"), (2, "larch2")]
+    lines = "".join(shape.format(host=host, rank=rank) + "\n" for rank, host in places)
+    assert [(row[0], row[2]) for row in rows(tmp_path, lines)] == places
+
+
+def test_one_name_beside_a_rank_is_a_host_where_it_is_called_one(tmp_path):
+    lines = "04:10:11 larch1 rank 0: builds the index\n" * 2
+    assert [row[2] for row in rows(tmp_path, lines + "  host      : larch1\n")] == ["larch1"]
+    assert rows(tmp_path, lines) == []  # it may be the name of the run
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "[step-10] rank 0: up\n[step-20] rank 1: up\n",
+        "[run-a7] rank 0: up\n[run-b7] rank 0: up\n",
+        "larch1: waits for rank 0 gpu 0\nlarch2: lost the peer rank 1 gpu 1\n",
+    ],
+)
+def test_other_words_beside_ranks_are_no_hosts(tmp_path, lines):
+    path = tmp_path / "job.log"
+    path.write_text(lines)
+    assert read(Item(path, "job.log", len(lines), 0)).quality == "ignored"

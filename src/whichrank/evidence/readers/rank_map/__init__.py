@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from whichrank.evidence.readers.rank_map.beside import begins_beside, beside
 from whichrank.evidence.readers.rank_map.own_lines import PREFIXED, by_prefix
 from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, RANGE_WITHIN, Row, ranges, shares, slots
 from whichrank.evidence.text.host_of_path import host_of_path
@@ -120,7 +121,8 @@ def sniff(head: bytes, name: str) -> bool:
         return False
     if len(head) < _HEAD:
         return True  # all of a small file: `read` looks at the same lines
-    return _is_map(rows(head.decode("utf-8", "replace")), head, prefix_of(head))
+    text = head.decode("utf-8", "replace")
+    return _is_map(rows(text), head, prefix_of(head)) or begins_beside(text)
 
 
 def read(item: Item) -> Reading:
@@ -128,7 +130,8 @@ def read(item: Item) -> Reading:
     with item.open() as stream:
         text = stream.read(_LARGEST).decode("utf-8", "replace")
     told = rows(text)
-    if item.size < _HEAD and not _is_map(told, item.head(), clock_of(item)):
+    near = beside(text)
+    if item.size < _HEAD and not near and not _is_map(told, item.head(), clock_of(item)):
         return Reading([], "ignored", "no list of ranks")
     host, visible = host_of_path(item.label), _visible(text)
     found: dict[int, Placement] = {}
@@ -136,7 +139,8 @@ def read(item: Item) -> Reading:
         rank = int(values["rank"])
         ref = Ref(item.label, f"line {number}", line.strip()[:200], rank)
         found.setdefault(rank, _placement(rank, _physical(values, visible), host, ref))
-    for rank, (number, named, pid) in by_prefix(item.head(PREFIXED), clock_of(item)).items():
+    spoken = by_prefix(item.head(PREFIXED), clock_of(item))
+    for rank, (number, named, pid) in {**{r: (*place, None) for r, place in near.items()}, **spoken}.items():
         ref = Ref(item.label, f"line {number}", f"rank {rank} on {named}", rank, named)
         if rank not in found or found[rank].host is None:
             found[rank] = replace(found[rank], host=named) if rank in found else Placement(rank, ref, pid, named)

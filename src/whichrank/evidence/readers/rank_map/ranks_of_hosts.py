@@ -31,7 +31,7 @@ _SPAN_OF_HOST = re.compile(
 _LISTED = re.compile(r"(?<![\w.-])\d{1,7}(?:, ?\d{1,7}){1,63}(?![\w.-])")
 """`4,5,6`: ranks where the line speaks of hosts."""
 _OF_HOSTS = re.compile(r"(?i:\b(?:pod|node|host|machine|server|instance)s?\b)")
-_NO_HOST = re.compile(
+NO_HOST = re.compile(
     r"(?i:stages?|[tpdec]p|groups?|pg|numa|cpus?|cores?|layers?|experts?|shards?|replicas?|mesh|steps?|epochs?"
     r"|parts?|iter\w{0,8}|gpus?|jobs?|ranks?)[_-]?\d{0,7}"
 )
@@ -74,7 +74,7 @@ def ranges(lines: list[tuple[int, str]]) -> list[Row]:
     if rows:
         return rows
     starts = [(number, line, match) for number, line in spoken if (match := _SPEAKER.match(line[:_LINE]))]
-    return _all_ranks([start for start in starts if not _NO_HOST.fullmatch(start[2][1])])
+    return _all_ranks([start for start in starts if not NO_HOST.fullmatch(start[2][1])])
 
 
 def _in_one_line(number: int, line: str) -> list[Row]:
@@ -82,7 +82,7 @@ def _in_one_line(number: int, line: str) -> list[Row]:
     if "numa" in line[:_LINE].lower():  # `NUMA node0` is a part of a host
         return []
     text = _LISTED.sub(_as_span, line[:_LINE]) if _OF_HOSTS.search(line[:_LINE]) else line[:_LINE]
-    told = [match for match in _SPAN_OF_HOST.finditer(text) if not _NO_HOST.fullmatch(match[1] or match[6])]
+    told = [match for match in _SPAN_OF_HOST.finditer(text) if not NO_HOST.fullmatch(match[1] or match[6])]
     spans = [(int(match[2] or match[4]), int(match[3] or match[5])) for match in told]
     size = spans[0][1] + 1 if spans else 0
     if spans != [(size * at, size * (at + 1) - 1) for at in range(len(spans))]:
