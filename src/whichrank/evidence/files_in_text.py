@@ -63,9 +63,8 @@ def _below_headings(lines: list[bytes]) -> dict[str, list[bytes]]:
     for at, line in enumerate(lines):
         if match := _HEADED.match(line[:300]):
             named[at] = (at + 1, (match[1] or match[2]).decode())
-        elif _MORE.match(line[:40]) and at + 2 < len(lines) and _MORE.match(lines[at + 2][:40]):
-            if match := _ALONE.match(lines[at + 1][:300]):
-                named[at] = (at + 3, match[1].decode())
+        elif _MORE.match(line[:40]) and (match := _ALONE.match(b"".join(lines[at + 1 : at + 2])[:300])):
+            named[at] = (at + 3, match[1].decode())
     if len({name for _, name in named.values()}) < 2:
         return {}
     parts: dict[str, list[bytes]] = {}

@@ -85,9 +85,17 @@ def finish(case: Case) -> Finish | None:
         fatal = [event for event in fatal if not isinstance(event, JobEnded | ProcessExit)]
     speaking = _speaking(case)
     fitting = [mark for mark in said if not any(_contradicts(event, mark, speaking) for event in fatal)]
-    if not fitting or case.stands_still_now or case.experiments:
+    if not fitting or case.experiments:
         return None
-    return max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
+    last = max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
+    return None if case.stands_still_now and not (last.by_all and _seen_at_work(case)) else last
+
+
+def _seen_at_work(case: Case) -> bool:
+    """Whether somebody looked while a rank still did its work, for which others waited: that was before all of them
+    said that they are done."""
+    doing = {activity.doing for activity in case.activities.values()}
+    return len(doing) > 1 and not doing & {"leaving", "checkpoint"} and not case.all_stand
 
 
 def at_work(case: Case) -> Event | None:

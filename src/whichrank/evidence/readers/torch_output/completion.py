@@ -34,7 +34,7 @@ _MAYBE = (
 # What loggers put before the words: ` - INFO - rank 0 - `, `INFO train: `, `[INFO] [launch.py:351:main] `, glog's
 # `p0 I1103 06:56:11.001230 train.py:240] `.
 _LOGGER = re.compile(
-    r"^(?:[\s|-]*(?:\[(?!after )[^\]]{0,80}\]|(?:info|notice)\b:?|rank \d+|[\w.]{1,40}:(?=\s)"
+    r"^(?:[\s|-]*(?:\[(?!after )[^\]]{0,80}\]|(?:info|notice)\b:?|rank \d+|\d{1,6} {0,2}[|:](?=\s)|[\w.]{1,40}:(?=\s)"
     r"|(?:\w{1,8} )?i\d{4} \d\d:\d\d:\d\d\.\d{1,9} {1,4}(?:\d{1,8} )?[\w./-]{1,120}:\d{1,6}\])[\s|:-]*){0,6}"
 )
 # In lower case.
@@ -76,6 +76,10 @@ _FAILED = re.compile(
     r"\b(?:failed|failure|fail|error|errors|exception|abort\w*|killed|crash\w*|hang\w*|hung|stuck|freez\w*|stall\w*"
     r"|dead-?lock\w*|timed? ?out)\b"
 )
+_COUNTED = re.compile(
+    r"\b\d+ (?:failed|failures?|errors?)\b(?! (?:ranks?|workers?|process(?:es)?|nodes?|hosts?|tasks?|jobs?)\b)"
+)
+"""`finished, 2 failed uploads`, `done: 40 ok, 0 errors`: the run counts what it got over."""
 _SENTENCE = re.compile(r"(?<=[a-z)])\. (?=[a-z])")
 _NOT = re.compile(
     r"\b(?:not|never|un\w+|incomplete|cannot|can't|couldn't|didn't|hasn't|isn't|won't|wasn't|before|until|unless|waiting"
@@ -123,7 +127,7 @@ def _how(text: str) -> How | None:
     sentences = _SENTENCE.split(said)
     found = (how for sentence in sentences if (how := _said(sentence)) and not _NOT.search(sentence))
     how = next(found, None)
-    return None if how and _FAILED.search(said) else how
+    return None if how and _FAILED.search(_COUNTED.sub("", said)) else how
 
 
 def _said(sentence: str) -> How | None:

@@ -11,11 +11,12 @@ together.
 
 ## How it decides
 By the stacks of at least two ranks inside the creation of a group after collectives have finished, or of all members of
-a group in its first call, in which NCCL creates it. Of the ranks that make it, the few are named that have counted more groups than
-the others. Else who holds a group that others lack is named, or where that is most ranks, who lacks it; so is who stands in the same function as such a rank. The tables of the flight recorder say which
-groups a rank holds. Where nobody holds more than others, and most ranks wait in `new_group` for a few that wait
-elsewhere, those few are named; with `use_local_synchronization` the members are counted that the call was given. Two
-sides of one size are both told.
+a group in its first call, in which NCCL creates it. Of the ranks that make it, the few are named that have counted more
+groups than the others. Else who holds a group that others lack is named, or where that is most ranks, who lacks it; so
+is who stands in the same function as such a rank. The tables of the flight recorder say which groups a rank holds.
+Where nobody holds more than others, and most ranks wait in `new_group` for a few that wait elsewhere, those few are
+named; with `use_local_synchronization` the members are counted that the call was given. Two sides of one size are both
+told.
 
 ## Example
 Ranks 1 and 3 call `new_group([1, 3])` under `if rank in members:`; all four ranks then stand in
@@ -59,7 +60,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if ended := unrecorded.ended_before_new_group(case):
         return [_gone(case, making, ended)]
     held = _held(case)
-    holders = _ahead(held, making) or _holders(held)
+    if ahead := _ahead(held, making):
+        return [_finding(case, making, tuple(sorted(ahead)))]
+    holders = _holders(held)
     together = {_function(case, rank) for rank in holders} - {
         _function(case, rank) for rank in case.activities if rank not in holders and rank not in _near(case, holders)
     }
