@@ -29,7 +29,7 @@ _MOST_HOSTS, _MOST_OF_HOST = 4096, 64
 _MARKS = (
     b"nproc", b"num_processes", b"odelist", b"ODELIST", b"odeList", b"per-node", b"tasks/node", b"node_rank",
     b"node-rank", b"machine_rank", b"master", b"MASTER_ADDR", b"rdzv", b"main_process_ip", b"NODEID", b"nodes: ",
-    b"num_gpus", b"--nodes", b"srun ",
+    b"num_gpus", b"--nodes", b"srun ", b"nodes x ",
 )  # fmt: skip
 _NO_LAUNCH = (".py", ".html", ".rst", ".json", ".c", ".cc", ".cpp")
 _VALUE = r"(?:[= ]|: ?)[\"']?"
@@ -39,6 +39,8 @@ _TASKS = re.compile(r"--n?tasks-per-node[= ](\d{1,3})\b|\b(\d{1,3}) tasks ?(?:/|
 _NODES = re.compile(
     rf"--(?:nnodes|num_machines|nodes){_VALUE}(\d{{1,5}}(?::\d{{1,5}})?)(?![\w:])|\bsrun\b.{{0,80}} -N ?(\d{{1,5}})\b"
 )
+_TIMES = re.compile(r"\b(\d{1,5}) nodes x (\d{1,2})\b(?! (?:nodes|hours|days|runs))")
+"""`2 nodes x 4`: how people say it."""
 _ITS_NUMBER = re.compile(rf"(?:node|machine)[_-]rank{_VALUE}\\?\$\{{?SLURM_(?:NODEID|PROCID)\b")
 _LAUNCHER = re.compile(r"\btorchrun\b|torch\.distributed\.(?:run|launch)\b|\baccelerate launch\b|\bdeepspeed \S")
 _STARTED = re.compile(r"\bsrun\b|\bSLURM_|\btasks ?(?:/| per ) ?node\b|^#SBATCH\b")
@@ -87,6 +89,9 @@ def _layout(ref: Ref, lines: list[str], text: str) -> Layout | None:
     per_host = _one(match[1] for line in lines for match in _PER_HOST.finditer(line))
     tasks = _one(match[1] or match[2] for line in lines for match in _TASKS.finditer(line))
     total = _one(match[1] or match[2] for line in lines for match in _PROCESSES.finditer(line))
+    spread = _only({match.groups() for line in lines for match in _TIMES.finditer(line)})
+    if spread and not nodes and not per_host:
+        nodes, per_host = int(spread[0]), int(spread[1])
     if by_tasks and not per_host:
         per_host = tasks
     if total and not per_host:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from whichrank.records.nccl import NcclProcess
     from whichrank.records.ras import RasRank, RasReport
+
+
+_PROXY = re.compile(r"\[Proxy Service(?: UDS)? (\d{1,7})\]")
+"""How the proxy of a process calls itself in NCCL's warnings: by the rank of the process."""
 
 
 def joined_by_smaller_ones(nccl: Sequence[NcclProcess], size: int) -> bool:
@@ -36,6 +41,20 @@ def stated_ranks(nccl: Sequence[NcclProcess]) -> dict[int, NcclProcess]:
         of_world = {init.rank for init in process.inits if init.nranks > process.stated_rank}
         if other.label != process.label or (of_world and process.stated_rank not in of_world):
             return {}
+    return found if len(found) > 1 else {}
+
+
+def proxied_ranks(nccl: Sequence[NcclProcess]) -> dict[int, NcclProcess]:
+    """Ranks by the names of their proxies, where several are named, each of one process: those of a group collide."""
+    found: dict[int, NcclProcess] = {}
+    for process in nccl:
+        named = {int(number) for warning in process.warnings for number in _PROXY.findall(warning.text)}
+        if not named or process.pid is None:
+            continue
+        joined = {init.rank for init in process.inits}
+        if len(named) > 1 or (joined and not named <= joined) or found.keys() & named:
+            return {}
+        found[named.pop()] = process
     return found if len(found) > 1 else {}
 
 

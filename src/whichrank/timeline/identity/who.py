@@ -22,7 +22,7 @@ from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, Wor
 from whichrank.records.placement import Layout, Placement
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.identity import layouts as launched
-from whichrank.timeline.identity.nccl_ranks import joined_by_smaller_ones, ranks_in_reports, stated_ranks
+from whichrank.timeline.identity.nccl_ranks import joined_by_smaller_ones, proxied_ranks, ranks_in_reports, stated_ranks
 from whichrank.timeline.identity.runs import LARGEST_WORLD
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class People(Struct):
     """All ranks that the evidence knows by process."""
 
     world: int = 0
-    """0 where nothing says how many ranks there are."""
+    nodes: int = 0
+    """How many ranks there are, and on how many hosts by the launch; 0 where nothing says it."""
     by_rank: dict[int, Process] = field(default_factory=dict)
     pods: dict[str, frozenset[str]] = field(default_factory=dict)
     """Node -> its pods, which are the hosts that the job knows."""
@@ -180,7 +181,8 @@ def meet(
     _by_place_in_group(people, stacks)
     _by_local_ranks(people, stacks)
     _last_one_left(people, stacks)
-    _last_host_left(people, {*hosts, *(s.host for s in stacks if s.host), *(e.host for e in events if e.host)})
+    known = {*hosts, *(s.host for s in stacks if s.host), *(e.host for e in events if e.host)}
+    _last_host_left(people, known | {launched.store_of(launches)})
     _built_alike(people)
     _only_one_of_host(people, stacks)
     return people
@@ -203,7 +205,7 @@ def _by_launcher_and_nccl(
         for init in process.inits:
             if init.nranks == whole and process.pid is not None:
                 people.note(init.rank, pid=process.pid, host=process.host, gpu=init.cuda_dev, bus_id=init.bus_id)
-    for rank, process in stated_ranks(nccl).items():
+    for rank, process in {**proxied_ranks(nccl), **stated_ranks(nccl)}.items():
         people.note(rank, pid=process.pid, host=process.host)
     for member in ranks_in_reports(ras, whole):
         people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
@@ -238,6 +240,7 @@ def _by_launch(people: People, layouts: Sequence[Layout], events: Sequence[Event
     if not layouts:
         return
     size = launched.world_of(layouts)
+    people.nodes = max(layout.nodes for layout in layouts)
     if not told and people.world < size <= LARGEST_WORLD:
         people.world = size
     found = launched.places(layouts, [event for event in events if isinstance(event, ProcessExit)])

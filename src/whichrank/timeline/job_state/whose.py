@@ -31,9 +31,13 @@ _OF_A_PROCESS = ("cuda-fault", "gpu-hardware")
 _OF_A_GPU = ("pcie-degraded",)
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 _LOSES_THE_HOST = ("host-lost",)
+_UNSEEN_BY_THE_HOST = ("cache-not-shared",)
 """What is wrong with such a host is wrong for all of its ranks."""
 _SERVES_THE_HOST = ("fabric-manager",)
 """A service that all ranks of a host need, whichever of them says that it is not there."""
+_ON_ITS_DISK = ("stale-lock-or-store",)
+_MOST_GPUS = 16
+"""Of one host: NVIDIA DGX-2, https://docs.nvidia.com/dgx/dgx2-user-guide/."""
 _OF_A_MACHINE = ("pcie-p2p",)
 """What is between two GPUs is in one machine."""
 _KILLS = ("host-out-of-memory",)
@@ -149,8 +153,10 @@ def _of_the_actor(case: Case, finding: Finding) -> Finding:
 def _of_host(case: Case, finding: Finding) -> Finding:
     """The host that is meant where the finding names nobody: all its evidence is of one host, or an address is."""
     subject, cause = finding.subject, causes().get(finding.cause)
-    of_host = cause is not None and cause.family in (*_OF_ONE_HOST, *_OF_A_PROCESS)
-    if cause is None or not of_host or subject != Subject(code=subject.code):
+    if cause is None:
+        return finding
+    of_host = cause.family in (*_OF_ONE_HOST, *_OF_A_PROCESS) or cause.slug in _ON_ITS_DISK
+    if not of_host or subject != Subject(code=subject.code):
         return finding
     known = hosts_spoken_of(case)
     meant = _announced(case, finding) if cause.family == "net-interface" else set()
@@ -254,11 +260,19 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
     ranks = ranks or tuple(rank for rank in _failed_themselves(case) if case.people.host_of(rank) is None)
     if not ranks or len(ranks) >= case.world:
         return finding
-    whole = cause.family in _OF_THE_WHOLE_HOST or (cause.slug in _LOSES_THE_HOST and finding.grade > Grade.HINTS)
+    whole = cause.family in _OF_THE_WHOLE_HOST or cause.slug in _UNSEEN_BY_THE_HOST
+    whole = whole or (cause.slug in _LOSES_THE_HOST and finding.grade > Grade.HINTS)
+    whole = whole or (cause.slug == "store-lost" and _all_others_lost_it(case, ranks))
     if whole or (cause.family in _OF_ONE_HOST and _all_others_wait(case, ranks)):
         others = tuple(r for r in range(case.world) if r not in ranks)
         return replace(finding, subject=replace(subject, ranks=ranks), victims=finding.victims or others)
     return replace(finding, subject=replace(subject, candidates=ranks)) if cause.family in _OF_ONE_HOST else finding
+
+
+def _all_others_lost_it(case: Case, ranks: tuple[int, ...]) -> bool:
+    """Whether every rank but these says that it lost the store, and none of these does: they went with it."""
+    lost = {event.rank for event in case.events(StoreError) if event.rank is not None}
+    return lost == set(range(case.world)).difference(ranks)
 
 
 def _all_others_wait(case: Case, ranks: tuple[int, ...]) -> bool:
@@ -291,10 +305,15 @@ def _with_host_of_ranks(case: Case, finding: Finding) -> Finding:
         return finding
     hosts = {case.people.host_of(rank) for rank in subject.ranks}
     known = sorted(host for host in hosts if host is not None and host != "localhost")
-    everywhere = cause.family == "code-collective" and not set(map(short_name, known)) < case.people.hosts()
-    if everywhere or len(known) < len(hosts):
+    if (cause.family == "code-collective" and not _are_others(case, known)) or len(known) < len(hosts):
         return finding
     return replace(finding, subject=replace(subject, hosts=tuple(known)))
+
+
+def _are_others(case: Case, hosts: list[str]) -> bool:
+    """Whether the job has more hosts than these: others are known, or the launch says so, or the ranks are too many."""
+    others = set(map(short_name, hosts)) < case.people.hosts()
+    return others or case.people.nodes > len(hosts) or case.world > _MOST_GPUS * len(hosts)
 
 
 def _with_fellows(case: Case, finding: Finding) -> Finding:
@@ -318,7 +337,7 @@ def _behind_a_lock(case: Case, finding: Finding) -> Finding:
     """All ranks of the host, where one of them waits for the lock of a build: each began it there, and none is through
     with it, while other hosts are."""
     subject = finding.subject
-    if finding.cause != "stale-lock-or-store" or not subject.ranks or len(subject.hosts) != 1:
+    if finding.cause not in _ON_ITS_DISK or len(subject.hosts) != 1:
         return finding
     told = [(s.signature, short_name(s.host)) for s in case.sightings if s.host]
     host, fellows = short_name(subject.hosts[0]), case.people.ranks_on(subject.hosts[0])
