@@ -9,6 +9,8 @@ from msgspec import Struct
 
 _PATH_RANK = re.compile(r"(?:^|[^a-z0-9])(?:([a-z]+)[_-])?rank[_-]?(\d{1,7})(?![0-9])", re.IGNORECASE)
 _PATH_ATTEMPT = re.compile(r"(?:^|[/\\])attempt_(\d{1,6})[/\\](\d{1,6})(?=[/\\])")
+_PATH_REDIRECTED = re.compile(r"(?:^|[/\\])(\d{1,4})[/\\]std(?:out|err)\.log$")
+"""What is left of that where somebody copied the folders of the ranks alone."""
 
 
 class PathHint(Struct, frozen=True):
@@ -31,4 +33,6 @@ def hint_of_path(path: str) -> PathHint:
             rank = int(match[2])
     if redirected := _PATH_ATTEMPT.search(path[-1024:]):
         attempt, local = int(redirected[1]), int(redirected[2])
+    elif rank is None and (redirected := _PATH_REDIRECTED.search(path[-1024:])):
+        attempt, local = 0, int(redirected[1])
     return PathHint(rank, local, attempt)

@@ -6,7 +6,8 @@ Only troubled meetings become objects: unfinished ones and those whose members d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from msgspec import Struct, field
@@ -22,6 +23,8 @@ KEEP_PENDING = 8
 _LONG_NS = 10_000_000_000
 """Dumps of one moment are not written further apart than this."""
 _BLOCK = 4096
+_LATER = 64
+"""Disagreements of a group that are looked at."""
 
 
 class Meeting(Struct, frozen=True):
@@ -60,6 +63,8 @@ class Meetings(Struct):
     """Unfinished, per group in the order of their sequence."""
     disagreements: list[Meeting] = field(default_factory=list)
     """The first of each group."""
+    later_disagreements: list[Meeting] = field(default_factory=list)
+    """Those behind it in which other ranks are the odd ones: they mean something where no rank lost its place."""
     proven: dict[int, int] = field(default_factory=dict)
     """Group -> highest sequence number that every member must have joined, since one finished it."""
     last_done: dict[int, int] = field(default_factory=dict)
@@ -87,19 +92,36 @@ def find_meetings(lineup: Lineup) -> Meetings:
     proves = np.array([proves_all_joined(s.op) for s in lineup.signatures], np.bool_)
     pending: list[_Draft] = []
     disagreeing: list[_Draft] = []
+    later: list[_Draft] = []
     for group in range(len(lineup.groups)):
         table = attendance(lineup, group)
         if table is not None:
             _note_progress(lineup, group, table, proves, result)
             different = _differences(table)
-            disagreeing += [_draft(group, table, index) for index in np.flatnonzero(different)[:1].tolist()]
+            drafts = [_draft(group, table, index) for index in np.flatnonzero(different)[:_LATER].tolist()]
+            disagreeing += drafts[:1]
+            later += _with_other_odd_ranks(drafts)
             open_ones = _unfinished(lineup, table, different, result.proven.get(group, -1))
             pending += [_draft(group, table, index) for index in open_ones]
     _take_status(lineup, result)
     result.stale = {rank for (group, rank), last in result.last.items() if last < result.proven.get(group, -1)}
     result.disagreements = [_meeting(lineup, draft, result) for draft in disagreeing]
+    result.later_disagreements = [_meeting(lineup, draft, result) for draft in later]
     result.pending = [_meeting(lineup, draft, result) for draft in pending] + channel_meetings(lineup)
     return result
+
+
+def _with_other_odd_ranks(drafts: Iterable[_Draft]) -> list[_Draft]:
+    """Behind the first one, one for each further set of ranks that differ from the most."""
+    found: dict[frozenset[int], _Draft] = {}
+    for draft in drafts:
+        found.setdefault(_odd(draft), draft)
+    return list(found.values())[1:]
+
+
+def _odd(draft: _Draft) -> frozenset[int]:
+    usual, _ = Counter(draft.brought).most_common(1)[0]
+    return frozenset(rank for rank, brought in zip(draft.ranks, draft.brought, strict=True) if brought != usual)
 
 
 def _note_progress(lineup: Lineup, group: int, table: Attendance, proves: Bools, result: Meetings) -> None:

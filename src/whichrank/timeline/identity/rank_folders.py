@@ -16,13 +16,16 @@ from whichrank.records.log import Progress
 if TYPE_CHECKING:
     from whichrank.records.rank_values import RankValues
 
-_FOLDER = re.compile(r"^(?P<run>.*?(?:^|[/\\]))attempt_(?P<attempt>\d{1,6})[/\\](?P<local>\d{1,6})[/\\]")
+_FOLDER = re.compile(
+    r"^(?P<run>.*?(?:^|[/\\]))(?:attempt_\d{1,6}[/\\](?P<local>\d{1,6})[/\\]|(?P<copied>\d{1,4})[/\\]std(?:out|err)\.log$)"
+)
+"""People copy the folders of the ranks alone, too."""
 
 
 def with_ranks_of_folders(pile: Sequence[Any], processes: Iterable[Any]) -> list[Any]:
     """Records with the rank of their folder, where there is one run on one host and nothing speaks of more ranks."""
     folders = {source: found for source in set(map(_source, pile)) if (found := _FOLDER.match(source))}
-    numbers = {source: int(found["local"]) for source, found in folders.items()}
+    numbers = {source: int(found["local"] or found["copied"]) for source, found in folders.items()}
     world = len(set(numbers.values()))
     whole = world > 1 and set(numbers.values()) == set(range(world))
     if not whole or len({found["run"] for found in folders.values()}) > 1:

@@ -259,6 +259,7 @@ def of_frames(frames: Sequence[Frame], user: Frame | None = None, *, idle: bool 
     if user is None:
         user = next((frame for frame in frames if is_user_frame(frame)), None)
     place = CodePlace(user.file, user.line, user.function) if user else None
+    frames = _without_imports(frames)
     storage = next((frame for frame in frames if _STORAGE.match(frame.function)), None)
     if storage is not None:
         return Activity("storage", storage, place, idle=idle)
@@ -275,6 +276,13 @@ def of_frames(frames: Sequence[Frame], user: Frame | None = None, *, idle: bool 
             caller = frames[at + 1] if at + 1 < len(frames) and frames[at + 1].file == frame.file else None
             return Activity("waiting", frame, place, _collective(caller) if caller else "", idle)
     return _by_caller(frames, place, idle) or _by_user_code(frames, user, place, idle)
+
+
+def _without_imports(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The same from the line outwards that imports a library: what that is for says nothing of what is done."""
+    imports = [at for at, frame in enumerate(frames) if frame.file.startswith("<frozen importlib")]
+    inner = imports[-1] + 1 if imports else 0
+    return frames if any(map(is_user_frame, frames[:inner])) else frames[inner:] or frames
 
 
 def _collective(frame: Frame) -> str:

@@ -11,7 +11,7 @@ from whichrank.records.dump import SCHEDULED, STARTED
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting, Meetings
 from whichrank.timeline.collectives.program import TAIL, Programs, pool_programs
-from whichrank.timeline.collectives.troubles.trouble import Trouble
+from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble
 from whichrank.timeline.collectives.waits import WaitGraph, build_graph, reached_by, sinks
 
 # An unfinished operation is nothing unusual up to three times as long as nearly all earlier ones took, within these
@@ -52,7 +52,11 @@ def _disagreements(
 
     by_time = sorted(meetings.disagreements, key=lambda m: _onset(programs.lineup, m))
     linked = [judge_disagreement(programs, m, hangs=True) for m in by_time if _linked(m, pending)]
-    return linked, [judge_disagreement(programs, m, hangs=False) for m in by_time if not _linked(m, pending)]
+    silent = [judge_disagreement(programs, m, hangs=False) for m in by_time if not _linked(m, pending)]
+    if silent and all(trouble.shape in ARGUMENTS and not trouble.tie for trouble in silent):
+        later = [judge_disagreement(programs, m, hangs=False) for m in meetings.later_disagreements]
+        silent += [trouble for trouble in later if trouble.shape in {t.shape for t in silent} and not trouble.tie]
+    return linked, silent
 
 
 def _merged(programs: Programs, troubles: list[Trouble]) -> list[Trouble]:
