@@ -55,15 +55,16 @@ def test_ranks_by_the_names_of_their_proxies(tmp_path: Path, named: tuple[int, i
     log += f"[rank0]: {lost} network error, NCCL version 2.25.1\n"
     log += (
         "[rank4]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, unhandled system error, NCCL "
-        "version 2.25.1\n[rank4]: Last error:\n[rank4]: Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory\n"
+        "version 2.25.1\n[rank4]: Last error:\n"
+        "[rank4]: Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory\n"
     )
     assert verdict(tmp_path, {"nccl.log": log}).culprits.ranks == ranks
 
 
 def lost_the_store(rank: int) -> str:
     return (
-        f"[elm-worker-{rank // 2}] [rank{rank}]:[W827 03:51:1{rank}.712220184 TCPStore.cpp:106] [c10d] sendBytes failed "
-        f"on SocketImpl(fd=4, addr=[elm-worker-{rank // 2}]:3911, remote=[elm-worker-0]:23456): Broken pipe\n"
+        f"[elm-worker-{rank // 2}] [rank{rank}]:[W827 03:51:1{rank}.712220184 TCPStore.cpp:106] [c10d] sendBytes "
+        f"failed on SocketImpl(fd=4, addr=[elm-worker-{rank // 2}]:3911, remote=[elm-worker-0]:23456): Broken pipe\n"
     )
 
 
@@ -82,3 +83,26 @@ def test_the_host_of_a_rank_where_the_job_has_others(tmp_path: Path, said: str, 
     log = "INFO - fit - node yew-1 rank 0 saves at step 20\n" + "".join(texts.TIMED_OUT.format(r) for r in (1, 2, 3))
     found = verdict(tmp_path, {"issue.md": f"# {said}\n\n```python\n{code}```\n", "run.log": log})
     assert (found.culprits.ranks, found.culprits.hosts) == ((0,), hosts)
+
+
+EVENTS = (
+    "$ kubectl get events\nLAST SEEN   TYPE      REASON    OBJECT              MESSAGE\n"
+    "14m         Warning   Evicted   pod/tts-worker-2    {why}\n"
+    "12m         Normal    ExitedWithCode   pytorchjob/tts   Pod: ml.tts-master-0 exited with code 1\n"
+)
+READY = "[tts-master-0] ready: master-0 -> rank 0, worker-0 -> rank 1, worker-1 -> rank 2, worker-2 -> rank 3\n"
+
+
+@pytest.mark.parametrize(
+    ("why", "cause"),
+    [
+        ("The node was low on resource: memory. Container t was using 92Gi.", "job-ended-from-outside"),
+        ("Pod was evicted", "collective-desync"),  # somebody may have done so because it stood still
+    ],
+)
+def test_a_pod_whose_node_ran_short(tmp_path: Path, why: str, cause: str) -> None:
+    log = READY + texts.TIMED_OUT.format(1)
+    found = verdict(tmp_path, {"events.txt": EVENTS.format(why=why), "tts-master-0.log": log})
+    assert found.cause == cause
+    if cause == "job-ended-from-outside":
+        assert (found.culprits.ranks, found.culprits.hosts) == ((3,), ("tts-worker-2",))

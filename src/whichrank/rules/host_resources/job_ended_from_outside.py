@@ -52,6 +52,7 @@ _CLAIM = Claim(
         "If somebody ended it because it stood still, look for the hang: its last progress line tells when it began.",
     ),
 )
+_EVICTED = "k8s-evicted"
 _LAUNCHERS = (
     "torch/distributed/run",
     "torch/distributed/launcher",
@@ -101,7 +102,7 @@ def _first(case: Case, hosts: set[str], signs: list[Statement]) -> bool:
 
 def _with_nodes(case: Case, hosts: set[str]) -> tuple[str, ...]:
     """The hosts, and the nodes of those that are pods which had to go because their node ran short of something."""
-    short = {short_name(pod) for s in seen(case, "k8s-evicted") if s.group("what") for pod in peers([s])}
+    short = {short_name(pod) for s in seen(case, _EVICTED) if s.group("what") for pod in peers([s])}
     nodes = {node for node, pods in case.people.pods.items() if pods & short & set(map(short_name, hosts))}
     return tuple(sorted(hosts | nodes))
 
@@ -117,7 +118,19 @@ def _told(case: Case) -> list[Finding]:
     meant = [s for s in told if s.signature.who == "host" and s.sign in signs]
     # What the agent of a node says it says of a pod, or of this node.
     hosts = {*peers(meant)} or {s.sign.host for s in meant if s.sign.host}
-    return [replace(finding, subject=Subject(hosts=_with_nodes(case, hosts - {"localhost"})))]
+    finding = replace(finding, subject=Subject(hosts=_with_nodes(case, hosts - {"localhost"})))
+    return [_short_of_something(case, finding) if hosts and all(s.signature.id == _EVICTED for s in told) else finding]
+
+
+def _short_of_something(case: Case, finding: Finding) -> Finding:
+    """The finding about pods whose node ran short, which no hang of the job brings about: the others lost them."""
+    evicted = seen(case, _EVICTED)
+    pods = {short_name(pod) for pod in peers(evicted)}
+    ranks = tuple(sorted({rank for pod in pods for rank in case.people.ranks_on(pod)}))
+    if not all(s.group("what") for s in evicted) or len(ranks) >= case.world > 0:
+        return finding
+    others = tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else ()
+    return replace(finding, subject=replace(finding.subject, ranks=ranks), victims=others, severity="error")
 
 
 def _interrupted(event: Event) -> bool:

@@ -88,9 +88,8 @@ class People(Struct):
 
     def _ranks_on(self, host: str) -> tuple[int, ...]:
         found = tuple(sorted(rank for rank, process in self.by_rank.items() if _same_host(process.host, host)))
-        # A pod `train-xl-worker-2` calls itself `worker-2`.
-        longer = f"-{short_name(host)}"
-        return found or tuple(sorted(r for r, p in self.by_rank.items() if short_name(p.host or "").endswith(longer)))
+        # A pod `train-xl-worker-2` is also called `worker-2`.
+        return found or tuple(sorted(r for r, p in self.by_rank.items() if p.host and _ends_alike(p.host, host)))
 
     def hosts(self) -> set[str]:
         """The hosts of all ranks, by their short names."""
@@ -103,6 +102,11 @@ class People(Struct):
 
 def _same_host(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and short_name(one) == short_name(other)
+
+
+def _ends_alike(one: str, other: str) -> bool:
+    short, long = sorted(map(short_name, (one, other)), key=len)
+    return long.endswith(f"-{short}")
 
 
 def _apart(one: str | None, other: str | None) -> bool:
@@ -387,14 +391,7 @@ def _last_one_left(people: People, stacks: Sequence[ProcessStack]) -> None:
         return
     free_ranks = [r for r in range(people.world) if people.by_rank.get(r, Process(r)).pid is None]
     commands = Counter(s.command for s in stacks if people.rank_of(s.pid, s.host) is not None)
-    free = [
-        s
-        for s in stacks
-        if s.pid is not None
-        and s.rank is None
-        and people.rank_of(s.pid, s.host) is None
-        and not is_launcher(s)
-        and (not commands or s.command in commands)
-    ]
+    nameless = [s for s in stacks if s.rank is None and s.pid is not None and people.rank_of(s.pid, s.host) is None]
+    free = [s for s in nameless if not is_launcher(s) and (not commands or s.command in commands)]
     if len(free_ranks) == 1 and len({s.pid for s in free}) == 1:
         people.note(free_ranks[0], pid=free[0].pid, host=free[0].host)

@@ -193,3 +193,47 @@ def test_other_words_beside_ranks_are_no_hosts(tmp_path, lines):
     path = tmp_path / "job.log"
     path.write_text(lines)
     assert read(Item(path, "job.log", len(lines), 0)).quality == "ignored"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "larch1 holds ranks 0 through 1, larch2 holds ranks 2 through 3\n",
+        "node     ranks\nlarch1   0-1\nlarch2   2-3\n",
+        "| host | rack | ranks |\n|---|---|---|\n| larch1 | B4 | 0-1 |\n| larch2 | B4 | 2-3 |\n",
+        "ranks:\n  larch1: [0, 1]\n  larch2: [2, 3]\n",
+        "ranks 0-1 => larch1, ranks 2-3 => larch2\n",
+        "node larch1: replica 0, ranks 0..1\nnode larch2: replica 1, ranks 2..3\n",
+        "[larch1] agent: global_ranks=[0, 1]\n[larch2] agent: global_ranks=[2, 3]\n",
+        "".join(f"rank {rank} @ larch{1 + rank // 2}: ready\n" for rank in range(4)),
+        "".join(f"rank {rank} (larch{1 + rank // 2}): ready\n" for rank in range(4)),
+        "".join(f"> rank {rank} is on host larch{1 + rank // 2}\n" for rank in range(4)),
+        "".join(f"larch{1 + r // 2}: distributed: GLOBAL_RANK: {r}, MEMBER: {r + 1}/4\n" for r in range(4)),
+    ],
+)
+def test_more_ways_to_say_which_ranks_a_host_has(tmp_path, text):
+    places = [(0, "larch1"), (1, "larch1"), (2, "larch2"), (3, "larch2")]
+    assert sorted((row[0], row[2]) for row in rows(tmp_path, text)) == places
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ranks:\n  stage-0: [0, 1]\n  stage-1: [2, 3]\n",
+        "ranks:\n  larch1: [0, 1]\n  larch2: [0, 1]\n",
+        "rank by loss: run-1 -> rank 1, run-2 -> rank 2\n",
+        "layer ranks\nlora-1 8-16\nlora-2 16-32\n",
+        "rank 0 (fp16-mixed): ready\nrank 1 (fp16-mixed): ready\n",
+    ],
+)
+def test_other_lists_of_ranks_have_no_hosts(tmp_path, text):
+    path = tmp_path / "job.log"
+    path.write_text(text)
+    assert read(Item(path, "job.log", len(text), 0)).quality == "ignored"
+
+
+def test_a_process_of_ray_that_speaks_of_itself(tmp_path):
+    lines = [f"(Worker pid={60 + n}, ip=10.7.3.{20 + n // 2}) WARNING: rank {n} is short of memory" for n in (1, 2)]
+    assert [row[:3] for row in rows(tmp_path, "\n".join(lines))] == [(1, 61, "10.7.3.20"), (2, 62, "10.7.3.21")]
+    both = [line.replace("rank 2", "rank 1") for line in lines]  # it may be another that is spoken of
+    assert rows(tmp_path, "\n".join(both), "both.txt") == []

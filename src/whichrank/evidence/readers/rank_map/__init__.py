@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from whichrank.evidence.readers.rank_map.beside import begins_beside, beside
 from whichrank.evidence.readers.rank_map.own_lines import PREFIXED, by_prefix
-from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, RANGE_WITHIN, Row, ranges, shares, slots
+from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, RANGE_WITHIN, Row, each, ranges, shares, slots
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.prefixes import Clock, clock_of, prefix_of
 from whichrank.evidence.text.text_file import is_text, lowered
@@ -99,6 +99,7 @@ _SLOTS = re.compile(r"['\"]([\w.-]{1,253})['\"]: \[([\d, ]{1,2000})\]")
 _SPAWNED = re.compile(r"\bprocess (\d{1,10}) spawned with command: \[.{1,4000}?--local_rank=(\d{1,4})\b")
 _COLLECTED = re.compile(rf"({HOST}): \[")
 """How DeepSpeed's runner begins the lines of each host."""
+_OF_AGENT = re.compile(rf"\[?(?=\S{{0,60}}[\d-])({HOST}?)(?:\]:?|:) ")
 _WORLD_SIZE = re.compile(r"\bdist_world_size=(\d{1,7})\b")
 _NODE_RANK = re.compile(r"\bnode_rank=(\d{1,6})\b")
 _AGENT = re.compile(
@@ -189,7 +190,8 @@ def rows(text: str) -> list[Row]:
         ranges(lines) if RANGE_WITHIN.search(text) else [],
         shares(lines) if " each" in low or " per " in low or "rank = " in low or "rank=" in low else [],
         slots(lines) if "mpirun" in low or "mpiexec" in low or " slots" in low else [],
-        _by_agent(lines) if "group_rank=" in low or "global ranks" in low else [],
+        each(lines) if " rank " in low or ": [" in low else [],
+        _by_agent(lines) if "group_rank=" in low or "global_ranks=" in low or "global ranks" in low else [],
     )
     return max(shapes, key=len)
 
@@ -342,13 +344,26 @@ def _first_rank(lines: list[tuple[int, str]], host: str, count: int) -> int | No
 
 
 def _by_agent(lines: list[tuple[int, str]]) -> list[Row]:
-    """The ranks that the agent of this host starts; nothing where it says several, as of restarts or of many hosts."""
+    """The ranks that the agent of this host starts, or those of several whose lines begin with their hosts; nothing
+    where one says several, as of restarts."""
     told = [(n, line, match) for n, line in lines if "rank" in line and (match := _AGENT.search(line[:_LINE]))]
-    ranks = {_started(match) for _, _, match in told}
-    if len(ranks) != 1:
+    ranks = {_started(match): (n, line, _speaker(line)) for n, line, match in reversed(told)}
+    hosts = {host for _, _, host in ranks.values()}
+    if len(ranks) != 1 and (
+        "" in hosts or len(hosts) != len(ranks) or len(set().union(*ranks)) != sum(map(len, ranks))
+    ):
         return []
-    number, line, _ = told[0]
-    return [(number, line, {"rank": str(rank), "local_rank": str(at)}) for at, rank in enumerate(ranks.pop())]
+    return [
+        (n, line, {"rank": str(rank), "local_rank": str(at), **({"host": host} if len(ranks) > 1 else {})})
+        for started, (n, line, host) in ranks.items()
+        for at, rank in enumerate(started)
+    ]
+
+
+def _speaker(line: str) -> str:
+    """The host that stands before a line of an agent."""
+    match = _OF_AGENT.match(line)
+    return match[1] if match else ""
 
 
 def _started(match: re.Match[str]) -> tuple[int, ...]:

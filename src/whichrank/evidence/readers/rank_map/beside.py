@@ -29,6 +29,14 @@ _SPEAKER = re.compile(
 )
 """The rank says its place behind the host whose line it is."""
 
+_PLACED = re.compile(
+    rf"{_STAMP}[>\[( -]{{0,3}}(?:global[_ ])?[Rr]ank[ =:#]{{0,2}}(?P<rank>\d{{1,7}})(?:/\d{{1,7}})?\]?"
+    rf"(?: ?@ ?| \(| (?:is|runs|sits|lives) (?:on|at) )(?:(?:host|node|pod|machine) )?{_NUMBERED}(?=[\s:,;)\].]|$)"
+)
+"""The host stands behind the rank: `rank 0 @ node1: ready`, `rank 0 (node1): ready`, `rank 0 is on host node1`."""
+_MEMBER = re.compile(rf"{_STAMP}\[?{_NUMBERED}(?:\]:?|:) [^\n]{{0,60}}GLOBAL_RANK: (\d{{1,7}}), MEMBER: \d")
+"""As Lightning begins, behind the host whose line it is."""
+
 
 def beside(text: str) -> dict[int, tuple[int, str]]:
     """By rank: the line and the host. Nothing where a rank has two, or where one name, which may be that of the run or
@@ -36,11 +44,14 @@ def beside(text: str) -> dict[int, tuple[int, str]]:
     found: dict[int, tuple[int, str]] = {}
     sure = False
     for number, line in enumerate(text.split("\n"), 1):
-        match = _told(line[:_LINE]) if "ank" in line[:_FIRST] else None
-        if match is None or NO_HOST.fullmatch(match[1]):
+        match = _told(line[:_LINE]) if _names_a_rank(line) else None
+        if match is None:
+            continue
+        rank, host = (match[1], match[2]) if match.re is _PLACED else (match[2], match[1])
+        if NO_HOST.fullmatch(host):
             continue
         sure = sure or match.re is _WORDED
-        if found.setdefault(int(match[2]), (number, match[1]))[1] != match[1]:
+        if found.setdefault(int(rank), (number, host))[1] != host:
             return {}
     hosts = {host for _, host in found.values()}
     return found if sure or len(hosts) > 1 or any(_called_host(host, text) for host in hosts) else {}
@@ -48,11 +59,16 @@ def beside(text: str) -> dict[int, tuple[int, str]]:
 
 def begins_beside(text: str) -> bool:
     """Whether a line of a text says so."""
-    return any("ank" in line[:_FIRST] and _told(line[:_LINE]) for line in text.split("\n"))
+    return any(_names_a_rank(line) and _told(line[:_LINE]) for line in text.split("\n"))
+
+
+def _names_a_rank(line: str) -> bool:
+    return "ank" in line[:_FIRST] or "RANK" in line[:_FIRST]
 
 
 def _told(line: str) -> re.Match[str] | None:
-    return _ALIKE.match(line) or _WORDED.search(line, 0, _FIRST) or _SPEAKER.match(line)
+    found = _ALIKE.match(line) or _WORDED.search(line, 0, _FIRST) or _SPEAKER.match(line) or _PLACED.match(line)
+    return found or (_MEMBER.match(line) if "MEMBER" in line else None)
 
 
 def _called_host(name: str, text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from whichrank.evidence.text.prefixes import Clock, listen
 
@@ -20,6 +21,9 @@ _HOST_LAST = re.compile(
 """What a rank says last: `[rank4] 16 workers (host cedar-2)`, `[rank4] 16 workers, node: cedar-2`."""
 _OF_ANOTHER = re.compile(r"(?i:peer|remote|master|store|server|connect|endpoint|rendezvous|rdzv|\bfrom\b|\bto\b|lost)")
 
+_OF_ITSELF = re.compile(r"(?:[A-Z]{4,8}[: ]{1,2})?\[?[Rr]ank[ =:]?(\d{1,7})\]?:? (?!\d|(?:and|of|to|or)\b)")
+"""How a process of Ray, whose prefix has its pid and address, begins to speak of itself."""
+
 Told = dict[int, tuple[int, str, int | None]]
 """By rank: the line, the host and the pid."""
 
@@ -29,6 +33,7 @@ def by_prefix(head: bytes, clock: Clock) -> Told:
     found: Told = {}
     last: Told = {}
     several: set[int] = set()
+    itself: dict[tuple[int, str, int], int] = {}
     told = False
     for number, line in enumerate(head[:PREFIXED].split(b"\n"), 1):
         if clock.prefix is None and b"rank" not in line and b"]<std" not in line:
@@ -38,6 +43,9 @@ def by_prefix(head: bytes, clock: Clock) -> Told:
         told = told or (process is not None and process.re is _HOST_FIRST)
         host = voice.host or (process[1] if process else None)
         if voice.rank is None:
+            own = _OF_ITSELF.match(voice.text) if voice.pid and voice.host and line.startswith(b"(") else None
+            if own and voice.pid and voice.host:
+                itself.setdefault((int(own[1]), voice.host, voice.pid), number)
             continue
         if host is None:
             host = _named_last(voice.text)
@@ -45,9 +53,20 @@ def by_prefix(head: bytes, clock: Clock) -> Told:
                 several.add(voice.rank)
         elif found.setdefault(voice.rank, (number, host, voice.pid))[1] != host:
             return {}
+    found = {**_each_of_one(itself), **found}
     known = found if told or _on_several(found) else {}
     last = {rank: place for rank, place in last.items() if rank not in several}
     return {**(last if _on_several(last) else {}), **known}
+
+
+def _each_of_one(told: dict[tuple[int, str, int], int]) -> Told:
+    """Ranks of processes that speak of one rank only, of which no other process speaks."""
+    ranks, processes = Counter(rank for rank, _, _ in told), Counter(told_by[1:] for told_by in told)
+    return {
+        rank: (number, host, pid)
+        for (rank, host, pid), number in told.items()
+        if ranks[rank] == processes[host, pid] == 1
+    }
 
 
 def _named_last(text: str) -> str | None:

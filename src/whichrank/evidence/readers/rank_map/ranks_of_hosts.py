@@ -7,13 +7,15 @@ from __future__ import annotations
 import re
 
 HOST = r"[A-Za-z][\w.-]{0,252}"
-_WHERE = r"(?: (?:are|is|runs?|lives?|sits?))?(?: on| at| in)| are(?= \S{0,60}(?:\d|-[a-z]\b))| ->|:| ?="
+_WHERE = r"(?: (?:are|is|runs?|lives?|sits?))?(?: on| at| in)| are(?= \S{0,60}(?:\d|-[a-z]\b))| ->|:| ?=>?"
 """What stands between ranks and their host; without a preposition the name must be a numbered one."""
+_TO = r"(?:-|\.\.|–|to|through)"
 _LINE = 400
 """Bytes of a line that are looked at."""
 _RANGE = re.compile(
-    rf"(?<![\w.-])({HOST}) ?(?:\(|[:=] ?|-> ?)?[Rr]anks? ?[:=]? ?\[?(\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})\b"
-    rf"|\b[Rr]anks? (\d{{1,7}}) ?(?:-|\.\.|–|to) ?(\d{{1,7}})(?:{_WHERE}) ({HOST})"
+    rf"(?<![\w.-])({HOST}) ?(?:\(|[:=] ?|-> ?|(?:has|holds|hosts|runs|got|with) )?[Rr]anks? ?[:=]? ?\[?"
+    rf"(\d{{1,7}}) ?{_TO} ?(\d{{1,7}})\b"
+    rf"|\b[Rr]anks? (\d{{1,7}}) ?{_TO} ?(\d{{1,7}})(?:{_WHERE}) ({HOST})"
 )
 """`node1 (ranks 0-7)`, `node1: ranks 0..7`, `ranks 0-7 on node1`, `ranks 0-7 are node1`."""
 _SPEAKER = re.compile(
@@ -22,6 +24,26 @@ _SPEAKER = re.compile(
     r"\b[Rr]anks? (\d{1,7}) ?(?:-|\.\.) ?(\d{1,7})\b"
 )
 """`09:00:00 node1: agent up, ranks 0-7 on gpus 0-7`: whose line it is."""
+_ENTRY = re.compile(
+    rf"(?:[Pp]od|[Nn]ode|[Hh]ost)[ /](?=\S{{0,60}}[\d-])({HOST})[:,]? [^\n]{{0,80}}?"
+    rf"\b[Rr]anks? (\d{{1,7}}) ?{_TO} ?(\d{{1,7}})\b"
+)
+"""`pod fit-1: replica 1, ranks 8..15`: one host in each line."""
+_OF_EACH = re.compile(
+    r"(?<![\w.-])(?=\S{0,60}[\d-])([A-Za-z][\w.-]{0,62}) ?(?:->|=>|=|is) ?(?:global )?rank (\d{1,7})\b"
+)
+"""`fit-0 -> rank 0, fit-1 -> rank 1`."""
+_LIST = re.compile(
+    rf"\s{{0,12}}-?\s?[\"']?(?=\S{{0,60}}[\d-])({HOST})[\"']?\s?: ?"
+    r"\[(\d{1,7}(?:, ?\d{1,7}){0,63})\],?\s{0,4}$"
+)
+"""`  node1: [0, 1, 2, 3]`."""
+_HEADER = re.compile(r"(?i)\W{0,4}(?:pod|node|host|hostname|machine)s?\b[\w |,;\t]{0,60}?\b(?:global )?ranks\b")
+_CELL = re.compile(
+    rf"\W{{0,4}}(?=\S{{0,60}}[\d-])({HOST})[ |,;\t]{{1,40}}(?:[\w.]{{1,40}}[ |,;\t]{{1,40}}){{0,4}}?"
+    rf"(\d{{1,7}}) ?{_TO} ?(\d{{1,7}})(?![\w.-])"
+)
+"""A host and its ranks below `| host | ranks |`."""
 _NAMED = rf"(?=\S{{0,60}}[\d-])({HOST})"
 _SPAN_OF_HOST = re.compile(
     rf"(?<![\w.-]){_NAMED}(?: ?[:=(] ?| )(\d{{1,7}}) ?(?:-|\.\.|–) ?(\d{{1,7}})(?=[\s,;.)]|$)"
@@ -73,8 +95,33 @@ def ranges(lines: list[tuple[int, str]]) -> list[Row]:
     rows = _all_ranks(told) or next((rows for line in spoken if (rows := _in_one_line(*line))), [])
     if rows:
         return rows
-    starts = [(number, line, match) for number, line in spoken if (match := _SPEAKER.match(line[:_LINE]))]
-    return _all_ranks([start for start in starts if not NO_HOST.fullmatch(start[2][1])])
+    for shape in (_SPEAKER, _ENTRY):
+        starts = [(number, line, match) for number, line in spoken if (match := shape.match(line[:_LINE]))]
+        if rows := _all_ranks([start for start in starts if not NO_HOST.fullmatch(start[2][1])]):
+            return rows
+    return _below_a_header(lines)
+
+
+def _below_a_header(lines: list[tuple[int, str]]) -> list[Row]:
+    """The rows of a table of hosts with their ranks."""
+    first = next((at for at, (_, line) in enumerate(lines) if _HEADER.match(line[:_LINE])), len(lines))
+    told = [(n, line, match) for n, line in lines[first + 1 :][:_MOST_HOSTS] if (match := _CELL.match(line[:_LINE]))]
+    return _all_ranks(told)
+
+
+def each(lines: list[tuple[int, str]]) -> list[Row]:
+    """Hosts with their one rank in one line, or with a list of ranks in a line of each."""
+    for number, line in lines:
+        if "rank" in line and len(told := dict(_OF_EACH.findall(line[:_LINE]))) > 1:
+            ranks = {int(rank): host for host, rank in told.items() if not NO_HOST.fullmatch(host)}
+            if sorted(ranks) == list(range(len(told))):
+                return [(number, line, {"rank": str(rank), "host": ranks[rank]}) for rank in sorted(ranks)]
+    listed = [(number, line, match) for number, line in lines if (match := _LIST.match(line[:_LINE]))]
+    lists = {match[1]: [int(rank) for rank in match[2].split(",")] for _, _, match in listed}
+    in_turn = [rank for ranks in lists.values() for rank in ranks] == list(range(sum(map(len, lists.values()))))
+    if len(lists) < 2 or len(lists) != len(listed) or not in_turn or any(map(NO_HOST.fullmatch, lists)):
+        return []
+    return _in_order(*listed[0][:2], [(host, len(ranks)) for host, ranks in lists.items()])
 
 
 def _in_one_line(number: int, line: str) -> list[Row]:
@@ -101,8 +148,9 @@ def _all_ranks(told: list[tuple[int, str, re.Match[str]]]) -> list[Row]:
     """The rows of ranks; none where a rank has two hosts, or some of them have none."""
     found: dict[int, Row] = {}
     for number, line, match in told:
-        host = (match[1] or match[6]).rstrip(".")  # the end of a sentence
-        first, last = int(match[2] or match[4]), int(match[3] or match[5])
+        name, low, high, *others = match.groups()
+        host = (name or others[-1]).rstrip(".")  # the end of a sentence
+        first, last = int(low or others[0]), int(high or others[1])
         if not re.search(r"[\d-]", host) or not 0 <= last - first < _MOST_OF_HOST:
             continue
         for rank in range(first, last + 1):
