@@ -106,3 +106,20 @@ def test_a_pod_whose_node_ran_short(tmp_path: Path, why: str, cause: str) -> Non
     assert found.cause == cause
     if cause == "job-ended-from-outside":
         assert (found.culprits.ranks, found.culprits.hosts) == ((3,), ("tts-worker-2",))
+
+
+@pytest.mark.parametrize(
+    ("lost", "hosts"),
+    [
+        (("oak-1 oak-3", "oak-2 oak-3", "oak-3 oak-4"), ("oak-3",)),
+        (("oak-1 oak-3", "oak-2 oak-4"), ()),  # what is between them
+    ],
+)
+def test_the_host_at_one_end_of_all_lost_packets(tmp_path: Path, lost: tuple[str, ...], hosts: tuple[str, ...]) -> None:
+    asked = [(a, b) for a in range(1, 5) for b in range(a + 1, 5)]
+    log = "".join(
+        f"10:00:0{a} oak-{a} check: ping -M do -s 8972 oak-{b}: {0 if f'oak-{a} oak-{b}' in lost else 3}/3 received\n"
+        for a, b in asked
+    )
+    found = verdict(tmp_path, {"job.log": log + "".join(map(texts.TIMED_OUT.format, range(4)))})
+    assert (found.cause, found.culprits.hosts) == ("mtu-mismatch", hosts)

@@ -119,7 +119,8 @@ class Voice(Struct):
     """Among the processes of a server, by the groups that they form: `TP9`, `PP0_TP1`."""
     by_torch: bool = False
     """A line of torch's C++ or Python logging (not of an exception, not of the script)."""
-
+    stamped: bool = False
+    """Whether a time stood before the words, with or without its date."""
     speaker: str = ""
     """The launcher's prefixes: on every line of a process, also on the second line of a message."""
 
@@ -306,7 +307,7 @@ def _tag(voice: Voice, text: str) -> re.Match[str] | None:
     if voice.host is None:
         match = _HOST.match(text) if first in _HOST_BEGINS else None
         match = match or (_OBJECT.match(text) if text.startswith(("pod/", "node/")) else None)
-        match = match or (_HOST_TOKEN.match(text) if voice.time_ns is not None else None)
+        match = match or (_HOST_TOKEN.match(text) if voice.stamped else None)
         match = match or (_TEST_FAILS.match(text) if ": Test " in text[:90] else None)
         if match:
             voice.host = match[1]
@@ -350,7 +351,7 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
         voice.text = text[fields.end() :].removesuffix('"')
         return True
     if text[0] in "[(012" and (match := _TIME_OF_DAY.match(text)):
-        voice.text = text[match.end() :]
+        voice.text, voice.stamped = text[match.end() :], True
         return True
     dated = text[0] in "[(0123456789" and text[:2] != "[I" and text[:2] != "[E" and text[:2] != "[W"
     if dated and (match := _DATED.match(text)):
@@ -383,7 +384,7 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
         rest = text[match.end() :]
     else:
         return False
-    voice.time_ns = stamp if stamp is not None else voice.time_ns
+    voice.time_ns, voice.stamped = stamp if stamp is not None else voice.time_ns, stamp is not None or voice.stamped
     voice.text = rest.removeprefix(" ")
     return True
 

@@ -41,6 +41,8 @@ _MOST_GPUS = 16
 _OF_A_MACHINE = ("pcie-p2p",)
 """What is between two GPUs is in one machine."""
 _KILLS = ("host-out-of-memory",)
+_BETWEEN_TWO = ("ping-large-lost",)
+"""Messages of a host about another: what is wrong may be at either end."""
 _SEEN_BY_PEERS = ("nvlink-fault",)
 _ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _GPU = late(
@@ -58,7 +60,7 @@ _NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unrea
 def with_whom(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks, hosts and GPUs that the rest of the evidence gives it."""
     joins = (
-        _among_peers, _of_some_hosts, _at_address, _at_another_endpoint, _of_another_version, _of_the_actor, _of_host,
+        _among_peers, _in_all_pairs, _of_some_hosts, _at_address, _at_another_endpoint, _of_another_version, _of_the_actor, _of_host,
         _named_by_all,
         _of_whom, _with_ranks_of_host, _with_host_of_ranks, _with_fellows, _behind_a_lock, _on_the_only_host,
         _called,
@@ -74,6 +76,20 @@ def _among_peers(case: Case, finding: Finding) -> Finding:
     if finding.cause not in _SEEN_BY_PEERS or finding.kind != "messages" or len(finding.subject.ranks) < 2:
         return finding
     return replace(finding, subject=replace(finding.subject, ranks=(), candidates=finding.subject.ranks))
+
+
+def _in_all_pairs(case: Case, finding: Finding) -> Finding:
+    """The host that takes part in all attempts that failed, where each message is one host's about another; nobody
+    where there is none."""
+    told = [s for s in case.sightings if s.signature in _BETWEEN_TWO and s.host and s.captures.get("peer")]
+    cited = {(ref.source, ref.locator) for ref in finding.evidence}
+    if not any((s.ref.source, s.ref.locator) in cited for s in told):
+        return finding
+    named = ((s.host or "", s.captures["peer"]) for s in told)
+    pairs = {frozenset(short_name(case.host_names.get(host, host)) for host in pair) for pair in named}
+    if len(pairs) < 2:
+        return finding
+    return replace(finding, subject=replace(finding.subject, hosts=tuple(sorted(frozenset.intersection(*pairs)))))
 
 
 def _of_some_hosts(case: Case, finding: Finding) -> Finding:
