@@ -77,3 +77,9 @@ def test_what_programs_print_is_no_report(tmp_path):
 def test_code_and_long_texts_are_left_alone(tmp_path):
     assert not sniff(b"# works with NCCL_P2P_DISABLE=1 here\n", "launch.py")
     assert records(tmp_path, "It hangs with this much text. " * 4000) == []
+
+
+def test_the_errors_of_a_program_are_no_words_of_a_person(tmp_path):
+    printed = "slurmstepd: error: Detected 1 oom_kill event. Some of the step tasks have been OOM Killed.\n"
+    assert not records(tmp_path, printed)
+    assert records(tmp_path, "Some of the tasks of this step have been killed again.\n", "mail.txt")

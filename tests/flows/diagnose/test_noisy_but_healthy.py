@@ -171,3 +171,22 @@ FINISHED = START + info("Failed to open libibverbs.so[.1]") + steps(40) + "Train
 def test_a_question_does_not_outvote_a_run_that_finished_unless_it_was_slow(question, cause, tmp_path: Path) -> None:
     verdict = diagnose([write(tmp_path, {"mail.md": question, "train.log": FINISHED})], jobs=1).verdict
     assert verdict.cause == cause, verdict.summary
+
+
+REQUEUED = (
+    "JobID 8801 on pm[11-12] try 0\n"
+    + steps(20)
+    + "slurmstepd: error: *** JOB 8801 ON pm11 CANCELLED AT 2026-02-11T10:00:10 DUE TO PREEMPTION ***\n"
+    "srun: error: pm12: task 15: Killed\n"
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=8790.0. Some of the step tasks have been OOM Killed.\n"
+    "---- requeued (SLURM_RESTART_COUNT=1) on pm[21-22] ----\n"
+    "resuming from /scratch/ck_19\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"), [(steps(20, 20) + "training done, 40 steps\n", "healthy"), ("", "job-ended-from-outside")]
+)
+def test_an_attempt_that_was_followed_by_one_that_finished(end: str, cause: str, tmp_path: Path) -> None:
+    verdict = diagnose([write(tmp_path, {"slurm-8801.out": REQUEUED + end})], jobs=1).verdict
+    assert verdict.cause == cause, verdict.summary

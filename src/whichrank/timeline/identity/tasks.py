@@ -7,6 +7,7 @@ them, and nothing contradicts it. They are hosts where the launch says so and th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,10 +22,27 @@ from whichrank.timeline.identity.layouts import numbers
 _SEVERAL = 2
 _OF_THE_JOB = (ProcessExit, JobEnded, ElasticFailure, ElasticSignal, HostOutOfMemory)
 """What launchers and schedulers say of others, whoever's output it stands in."""
+_ENDED = re.compile(r"\b(?:JOB|STEP) (\d{1,12})(?:\.\w{1,12})? ON ")
+_STEP = re.compile(r"\bStepId=(\d{1,12})\b")
+
+
+def without_other_jobs(pile: Sequence[Any]) -> list[Any]:
+    """The records, without the kills in steps of other jobs, where Slurm says in the same text which job it ended."""
+    own: dict[str, set[str]] = {}
+    for record in pile:
+        if isinstance(record, JobEnded) and (told := _ENDED.search(record.ref.quote)):
+            own.setdefault(record.ref.source, set()).add(told[1])
+    return [r for r in pile if not own or not isinstance(r, Event) or not _of_another(r, own)]
+
+
+def _of_another(event: Event, own: dict[str, set[str]]) -> bool:
+    step = _STEP.search(event.ref.quote) if event.ref.source in own else None
+    return step is not None and step[1] not in own[event.ref.source] and "oom" in event.ref.quote
 
 
 def with_tasks(pile: Sequence[Any]) -> list[Any]:
-    """The records, with the rank or the host of labelled lines that name neither."""
+    """The records of this job, with the rank or the host of labelled lines that name neither."""
+    pile = without_other_jobs(pile)
     events = [record for record in pile if isinstance(record, Event)]
     labelled = {event.task for event in events if event.task is not None}
     if not labelled:

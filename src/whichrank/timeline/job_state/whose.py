@@ -60,8 +60,8 @@ _NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unrea
 def with_whom(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks, hosts and GPUs that the rest of the evidence gives it."""
     joins = (
-        _among_peers, _in_all_pairs, _of_some_hosts, _at_address, _at_another_endpoint, _of_another_version, _of_the_actor, _of_host,
-        _named_by_all,
+        _among_peers, _in_all_pairs, _of_some_hosts, _at_address, _at_another_endpoint, _of_another_version,
+        _of_the_actor, _of_host, _named_by_all,
         _of_whom, _with_ranks_of_host, _with_host_of_ranks, _with_fellows, _behind_a_lock, _on_the_only_host,
         _called,
     )  # fmt: skip
