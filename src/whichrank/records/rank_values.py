@@ -31,10 +31,19 @@ _WORK = re.compile(r"fwd|bwd|forward|backward|comput|optim|kernel|gemm|matmul|bu
 _STEP = re.compile(r"step|iter|total|elapsed|epoch|batch")
 
 
+_NO_NAMES = frozenset(
+    ("within", "after", "before", "for", "in", "about", "than", "of", "by", "at", "under", "over", "least", "most",
+     "every", "last", "next", "until", "to", "up", "around", "since", "only", "another")
+)  # fmt: skip
+"""`did not answer within 2.0 s`: the word before a time names no measure."""
+
+
 @lru_cache(maxsize=4096)
 def quantity(name: str, *, timed: bool = False) -> Quantity | None:
     """What a value of this name measures; `timed`: it has a unit of time, or its heading says so."""
     name = name.lower()
+    if name in _NO_NAMES:
+        return None
     if _CHECKSUM.search(name):
         return None if _LOCAL.search(name) else "checksum"
     if _RATE.search(name):

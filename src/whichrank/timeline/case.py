@@ -33,7 +33,7 @@ from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.point_to_point import circles, left_exchange, without_receivers
 from whichrank.timeline.collectives.troubles.messages_of_a_round import owed_by_one
 from whichrank.timeline.collectives.troubles.root import find_troubles, in_progress
-from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble, after_the_shift
+from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, OF_MESSAGES, Trouble, after_the_shift
 from whichrank.timeline.collectives.unrecorded import BY_ABSENCE, cycle
 from whichrank.timeline.hardware import Hardware
 from whichrank.timeline.identity.coords import coordinates
@@ -165,7 +165,7 @@ class Case(Struct, dict=True):
             found = on_their_way(self.lineup, found, self.stacks)
         if circle := cycle(self):  # who waits where nothing is recorded has not stopped
             found = [t for t in found if t.shape not in BY_ABSENCE or not set(t.ranks) & set(circle.ranks)]
-        found = [t for t in found if t.meeting.p2p or not (t.ranks and set(t.ranks) <= self._in_circles)]
+        found = [t for t in found if t.shape in OF_MESSAGES or not (t.ranks and set(t.ranks) <= self._in_circles)]
         if (left := left_exchange(self)) is not None:
             found = [replace(t, shape="left-messages", ranks=(left,)) if left in t.meeting.joined else t for t in found]
         found = [without_receivers(self, t) for t in found]
@@ -190,11 +190,15 @@ class Case(Struct, dict=True):
     def stands_still(self) -> bool:
         """Whether something besides the dumps says that the job hangs."""
         waiting = sum(activity.doing == "waiting" and not activity.presumed for activity in self.activities.values())
-        timed_out = self.events(
-            WatchdogTimeout, GlooTimeout, MonitoredBarrierFailed, DesyncReport, DumpSignal,
-            StallReport,
-        )  # fmt: skip
-        return bool(timed_out) or waiting > 1 or self.all_stand
+        # Of a job that runs, some ranks wait for a moment while most do something.
+        return self.timed_out or (waiting > 1 and 2 * waiting >= len(self.activities)) or self.all_stand
+
+    @cached_property
+    def timed_out(self) -> bool:
+        """Whether somebody gave up waiting, or reports that the job stands still."""
+        return bool(
+            self.events(WatchdogTimeout, GlooTimeout, MonitoredBarrierFailed, DesyncReport, DumpSignal, StallReport)
+        )
 
     @property
     def all_stand(self) -> bool:

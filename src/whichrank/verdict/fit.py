@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Grade
-from whichrank.model.late_pattern import late
+from whichrank.model.late_pattern import late as late_pattern
 from whichrank.model.verdict import Argument
 from whichrank.records.events.base import Event
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import trials
 from whichrank.timeline.job_state.outcome import at_work
 
-_LINE = late(r"line (\d+)")
+if TYPE_CHECKING:
+    from whichrank.timeline.job_state.measured import Outlier
+
+_STEADY = 3
+"""Measurements that show that a rank is late each time."""
+_LINE = late_pattern(r"line (\d+)")
 _STOPS = ("hang", "crash")
 _BEFORE_WORKERS = ("rendezvous-endpoint",)
 
@@ -24,13 +31,16 @@ def against(case: Case, finding: Finding) -> Argument | None:
         return Argument("", Grade.CONTRADICTS, None, f"the run finished: {case.finish.ref.quote}", (case.finish.ref,))
     if finding.category in _STOPS and (working := at_work(case)) is not None and _before(finding, working):
         return Argument("", Grade.CONTRADICTS, None, f"the job went on: {working.ref.quote}", (working.ref,))
+    if finding.category == "hang" and (late := _always_late(case, finding)) is not None:
+        return late
     # What people report speaks only against what is not proven otherwise.
     if finding.grade < Grade.PROVES and (trial := trials.ruled_out(case, finding.cause)) is not None:
         from whichrank.facts.interventions import ONE_HOST
 
         said = f"“{trial.change}” was tried: it {trial.outcome if trial.change != ONE_HOST else 'works there'}"
         return Argument("", Grade.CONTRADICTS, None, said, (trial.ref,))
-    if finding.cause in causes() and causes()[finding.cause].phase == "launch" and finding.category != "config":
+    launch = finding.cause in causes() and causes()[finding.cause].phase == "launch" and finding.category != "config"
+    if launch and not _seen_in_stacks(case, finding):
         from whichrank.timeline.job_state.exceptions import agent_had_workers
         from whichrank.timeline.job_state.phases import trained_after
 
@@ -39,6 +49,37 @@ def against(case: Case, finding: Finding) -> Argument | None:
             trained = ("the agent had reached the rendezvous, and its workers ran", ())
         return Argument("", Grade.CONTRADICTS, None, *trained) if trained is not None else None
     return None
+
+
+def _always_late(case: Case, finding: Finding) -> Argument | None:
+    """Why a moment in which others waited for these ranks is no standstill: they are late at every step, and nothing
+    timed out."""
+    ranks = finding.subject.ranks
+    if (
+        not ranks
+        or not case.rank_values
+        or finding.kind not in ("stacks", "records")
+        or case.timed_out
+        or case.has_dumps
+    ):
+        return None
+    from whichrank.timeline.job_state import measured
+
+    found = next((late for late in measured.slow(case.rank_values, {}) if _is_of(late, ranks)), None)
+    if found is None:
+        return None
+    said = f"it is so at every step: {found.theirs:g} in {found.name}, {found.typical:g} on the others"
+    return Argument("", Grade.CONTRADICTS, None, said, found.refs)
+
+
+def _is_of(late: Outlier, ranks: tuple[int, ...]) -> bool:
+    return late.times >= _STEADY and tuple(sorted({r for member in late.members for r in member.ranks})) == ranks
+
+
+def _seen_in_stacks(case: Case, finding: Finding) -> bool:
+    """Whether a stack shows it: that is where the rank is now, whatever the job did before."""
+    taken = {stack.source for stack in case.stacks.values()}
+    return bool(finding.subject.ranks) and any(ref.source in taken for ref in finding.evidence)
 
 
 def _is_a_warning(case: Case, finding: Finding) -> bool:

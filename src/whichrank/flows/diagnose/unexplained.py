@@ -30,7 +30,6 @@ _FIELD = re.compile(r"  (?:time|host|rank|exitcode|error_file|traceback)\s{0,8}:
 _SHOWS_CODE = 'File "'
 """What a frame has whose next line is the code there."""
 _INFO = " NCCL INFO "
-"""What NCCL tells where nothing is wrong, too."""
 _PROCESS = re.compile(
     r"\s{0,12}(?:(?:UID|USER|F)\s{1,20}(?:\w\s{1,20}){0,2})?PID\s"
     r"|\s{0,12}(?:[\w.+-]{1,32}\s{1,20})?\d{1,10}\s{1,12}\d[\d.]{0,9}\s.{0,120}\s/\S"
@@ -129,8 +128,8 @@ def _accounted_for(line: str) -> bool:
 
 
 def _is_routine(line: str) -> bool:
-    """What NCCL tells of its start, in the words of everything that can go wrong there, and lists of processes."""
-    return (_INFO in line and not _is_trouble(line.lower())) or _PROCESS.match(line) is not None
+    """What NCCL tells where nothing is wrong, in the words of everything that can go wrong, and lists of processes."""
+    return _INFO in line or _PROCESS.match(line) is not None
 
 
 def _is_trouble(line: str) -> bool:

@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from whichrank.facts.hardware import xids
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
-from whichrank.records.events.processes import CudaError
+from whichrank.records.events.processes import CudaError, Traceback
 from whichrank.records.hardware import KernelEvent
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -118,7 +118,16 @@ def _of_this_job(case: Case, event: KernelEvent) -> bool:
     # A program learns of its fault: its next call of CUDA fails. With MPS the driver names the server of all clients.
     there = case.people.ranks_on(event.host) if event.host and event.pid is not None else ()
     strange = bool(there) and all(case.people.by_rank[r].pid for r in there)
-    return not strange or bool(case.events(CudaError))
+    if not strange or case.events(CudaError):
+        return True
+    # A container knows its processes by other numbers.
+    return kernel_events.is_trainer(event.process) and not _failed_before(case, event)
+
+
+def _failed_before(case: Case, event: KernelEvent) -> bool:
+    """Whether a rank had raised an exception by then that is not of its GPU."""
+    raised = [e.time_ns for e in case.events(Traceback) if e.time_ns is not None and not e.ignored]
+    return bool(raised) and event.time_ns is not None and min(raised) < event.time_ns
 
 
 def _reading(

@@ -61,6 +61,8 @@ _CLAIM = Claim(
 
 _OWN = late(r"(?i)\b(?:local|own|rank|shard)[-_ ]?(?:\w{1,12}[-_ ])?loss|\bloss[-_ ](?:local|own|rank)\b")
 _LAST_LINES = 3
+_GOES_ON = 2
+"""Steps with finite losses that nobody reaches with a value that was spread."""
 _NEAR = 1
 """Finite losses that may be printed until one shows what a rank brought into the reduction."""
 
@@ -164,7 +166,7 @@ def _speaking(case: Case) -> set[int]:
 
 
 def _recovered(case: Case, event: Event) -> bool:
-    """Whether the same speaker printed finite losses again."""
+    """Whether the same speaker printed finite losses again, or the others at several steps behind its last one."""
     for progress in case.progress:
         if progress.source != event.ref.source:
             continue
@@ -173,5 +175,10 @@ def _recovered(case: Case, event: Event) -> bool:
         # A value that a reduction had spread would show in the losses of all.
         rows = np.flatnonzero(later & own if (later & own).any() else later)
         if len(rows) and progress.loss_state[rows[-1]] == FINITE:
+            return True
+        behind = later & (np.arange(len(progress)) > (rows[-1] if len(rows) else -1))
+        steps = np.unique(progress.step[behind & (progress.step >= 0)])
+        last = behind & (progress.step >= steps[-_GOES_ON]) if len(steps) >= _GOES_ON else behind & False
+        if last.any() and (progress.loss_state[last] == FINITE).all():
             return True
     return False

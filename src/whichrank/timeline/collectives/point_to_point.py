@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from whichrank.model.evidence import Ref
 from whichrank.records.dump import Frame
 from whichrank.records.events.collectives import MESSAGES, RECEIVES, SENDS, InOperation
 from whichrank.records.outline import Outline
 from whichrank.records.stack import ProcessStack, is_user_frame, main_thread
+from whichrank.timeline.collectives.channels import direction
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
+    from whichrank.timeline.job_state.activity import Activity
 
 _BRANCHES = 8
 """The branches of a condition around one message stand within so many lines."""
@@ -42,14 +45,37 @@ class Circle(Struct, frozen=True):
 
 
 def sitting(case: Case) -> dict[int, InOperation]:
-    """Ranks that are in a send or recv, by their own words, while their stack says so too."""
+    """Ranks that are in a send or recv, by their own words while their stack says so too, or by dump and stack."""
     found = {}
     for event in case.events(InOperation):
         rank, whom = event.rank, event.peer
         waits = rank is not None and (rank not in case.activities or case.activities[rank].doing == "waiting")
         if rank is not None and waits and whom is not None and event.op in SENDS | RECEIVES:
             found[rank] = event
+    for rank, activity in case.activities.items() if case.has_dumps else ():
+        if rank not in found and activity.collective in SENDS | RECEIVES:
+            stamped = _stamped_message(case, rank, activity)
+            found |= {rank: stamped} if stamped is not None else {}
     return found
+
+
+def _stamped_message(case: Case, rank: int, activity: Activity) -> InOperation | None:
+    """The message in whose call a rank still is by its stack, although its dump says that it is completed: the events
+    of a message whose communicator is being made were never recorded, and look finished to the recorder."""
+    lineup, place = case.lineup, activity.place
+    row = lineup.rows(rank)[-1] if lineup is not None and lineup.rows(rank) else None
+    if lineup is None or place is None or row is None or not lineup.done[row]:
+        return None
+    call, members = lineup.call_of(row), lineup.group_of(row).members
+    way = direction(call.op.removeprefix("nccl:"))
+    issued = next((frame for frame in call.stack if is_user_frame(frame)), None)
+    if way is None or issued is None or way[0] not in activity.collective or max(way[1:]) >= len(members):
+        return None
+    if issued.line != place.line or issued.file.rsplit("/", 1)[-1] != place.file.rsplit("/", 1)[-1]:
+        return None
+    word = "to" if way[0] == "send" else "from"
+    ref = Ref(case.stacks[rank].source, "stack", str(activity), rank)
+    return InOperation(ref=ref, rank=rank, op=way[0], word=word, peer=members[way[2]], ranks=tuple(members))
 
 
 def told(event: InOperation) -> str:

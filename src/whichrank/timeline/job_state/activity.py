@@ -108,7 +108,7 @@ _LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...
     (
         "preprocessing",
         re.compile(
-            r"/tokenizers?/|tokenization_|/datasets/(?:arrow|builder|load|dataset_dict|fingerprint)|huggingface_hub/|/filelock/|indexed_dataset|gpt_dataset"
+            r"torch/utils/file_baton\.py$|/tokenizers?/|tokenization_|/datasets/(?:arrow|builder|load|dataset_dict|fingerprint)|huggingface_hub/|/filelock/|indexed_dataset|gpt_dataset"
         ),
         None,
     ),

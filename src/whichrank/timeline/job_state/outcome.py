@@ -102,8 +102,14 @@ def at_work(case: Case) -> Event | None:
     """Where the output ends with a job at work, and nobody and nothing says that it stands still."""
     # Who only asks is answered by a report that all communicators run.
     complained = case.complaints and not any(_all_run(report) for report in case.ras)
-    others = case.stands_still or case.stacks or case.unplaced or case.has_dumps or complained
+    others = case.stands_still or _may_hang(case) or case.unplaced or case.has_dumps or complained
     return None if others else next(iter(case.events(AtWork)), None) or _recovered(case)
+
+
+def _may_hang(case: Case) -> bool:
+    """Whether the stacks can be those of a job in which some hold up the others: half of the ranks wait, or more."""
+    waiting = sum(activity.doing not in ("user", "data") for activity in case.activities.values())
+    return bool(case.stacks) and (2 * waiting >= len(case.activities) or len(case.activities) < case.world)
 
 
 def _recovered(case: Case) -> Event | None:

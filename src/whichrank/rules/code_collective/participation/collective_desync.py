@@ -52,6 +52,7 @@ _LOG = NextStep(
     "none",
 )
 _IN_HOST_CODE = ("rank-stuck-in-user-code", "it may be blocked in host code")
+_OTHER_WAY = ("conditional-collective", "it may wait in a call that the others don't make")
 _NO_BATCH = ("rank-stuck-in-data-loading", "it may wait for its next batch")
 _OUT_OF_DATA = ("uneven-inputs", "it may have run out of data and left the loop")
 
@@ -154,9 +155,13 @@ def _alternatives(case: Case, trouble: Trouble) -> tuple[Alternative, ...]:
     if trouble.shape == "undecided" and not trouble.candidates:
         offers = [("collective-stalled", "all may have come, and the network or a GPU does not answer")]
     elif trouble.shape == "lost":
-        offers = [("rank-killed", "its process may be gone"), ("rank-frozen", "a stopped process writes no dump")]
-        # It has come, and its GPU does not go on: what only its code waits for does not do that.
-        offers = offers[::-1] if trouble.meeting.finished else [*offers, _OUT_OF_DATA]
+        gone, frozen = ("rank-killed", "its process may be gone"), ("rank-frozen", "a stopped process writes no dump")
+        if trouble.meeting.finished:  # it has come, and its GPU does not go on: its code does not do that
+            offers = [frozen, gone]
+        elif case.stacks.keys() >= set(trouble.ranks):  # its process is there
+            offers = [_OTHER_WAY, _IN_HOST_CODE, frozen]
+        else:
+            offers = [gone, frozen, _OUT_OF_DATA]
     elif len(trouble.ranks) > 1:
         # Gloo records no messages, and NCCL not the first one of a pair.
         unrecorded = ("p2p-deadlock", "a send or recv that is not recorded may hold them")

@@ -26,7 +26,6 @@ from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
-from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import point_to_point
@@ -37,8 +36,8 @@ CAUSE = "p2p-deadlock"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.events(InOperation):
-        return NotEvaluated("per-rank send/recv peers (whichrank run)")
+    if not point_to_point.sitting(case):
+        return NotEvaluated("per-rank send/recv peers (whichrank run, or dumps and stacks)")
     circles = [c for c in point_to_point.circles(case) if c.past is None and not c.lost]
     return [_finding(case, circles)] if circles else []
 

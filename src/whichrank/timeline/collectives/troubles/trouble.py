@@ -40,6 +40,8 @@ Shape = Literal[
 NOT_THERE = ("stopped", "lost", "undecided")
 # The same operation with other arguments: NCCL goes on with wrong numbers.
 ARGUMENTS = ("size", "dtype", "root", "reduce-op")
+# What messages themselves tell.
+OF_MESSAGES = ("left-messages", "send-missing", "p2p-cycle")
 # One operation more or less than the others, or in another order.
 _SHIFTS = ("added", "alone", "skipped", "left-loop")
 
