@@ -14,7 +14,7 @@ from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.program import Deviation, Programs, place_of
 from whichrank.timeline.collectives.troubles.disagreement import LOOK_BACK, rows_of_kind, sibling_votes
 from whichrank.timeline.collectives.troubles.loops import fork
-from whichrank.timeline.collectives.troubles.one_line import lines_of_both, path
+from whichrank.timeline.collectives.troubles.one_line import common_lines, lines_of_both, path
 from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 from whichrank.timeline.collectives.waits import WaitGraph
 
@@ -71,6 +71,8 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
     if all(meeting.p2p for meeting in meetings) and missing:
         # A rank that posted every message that others wait for left none out, however unusual its last one is.
         flagged = {rank: departure for rank, departure in flagged.items() if rank in missing}
+    if not all(meeting.p2p for meeting in meetings) and (sides := _of_one_call(programs, graph, part)):
+        return _in_other_order(graph, meetings, part, sides, victims)
     if 0 < len(flagged) < len(part):
         culprits = _earliest(lineup, {r: d for r, d in flagged.items() if blamed[r]} or flagged)
         return _shape(programs, graph, meetings, part, culprits, flagged, victims)
@@ -105,6 +107,37 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
         tie=True,
         unsure=True,
     )
+
+
+def _of_one_call(programs: Programs, graph: WaitGraph, part: Sequence[int]) -> list[list[int]]:
+    """The ranks by what they wait in, the most first, where one line calls both for the first time: each does all of it,
+    in an order of its own. Nothing where they came there by different lines, or not in two ways."""
+    lineup, inside = programs.lineup, set(part)
+    rows = {rank: m.joined[rank] for rank in part if (m := _sits(graph, rank, inside)) and rank in m.joined}
+    sides: dict[object, list[int]] = {}
+    for rank, row in rows.items():
+        sides.setdefault(programs.label(row), []).append(rank)
+    first, *others = sorted(sides.values(), key=len, reverse=True) or [[]]
+    if len(rows) < len(part) or len(others) != 1:
+        return []
+    one, other = (lineup.call_of(rows[side[0]]) for side in (first, others[0]))
+    finished = {lineup.calls[number].stack for number in np.unique(lineup.call[lineup.done]).tolist()}
+    known = one.stack in finished or other.stack in finished  # then the past tells who left its path
+    return [first, *others] if not known and common_lines(one, other) else []
+
+
+def _in_other_order(
+    graph: WaitGraph, meetings: Sequence[Meeting], part: Sequence[int], sides: list[list[int]], victims: tuple[int, ...]
+) -> Trouble:
+    """The smaller side took the groups in the other order; of two that are equal both are told."""
+    tie = len(sides[0]) == len(sides[1])
+    ranks = sorted(part) if tie else sorted(sides[1])
+    missed = next((m for m in meetings if ranks[0] in m.absent), meetings[0])
+    sits = _sits(graph, ranks[0], set(part))
+    rest = _unique(rank for rank in (*victims, *part) if rank not in ranks)
+    return Trouble(
+        "crossed", tuple(ranks), missed, rest, other=sits, cycle=links(graph, part), tie=tie, unsure=tie,
+    )  # fmt: skip
 
 
 def _past_the_message(meetings: Sequence[Meeting], sits: dict[int, Meeting]) -> list[int]:

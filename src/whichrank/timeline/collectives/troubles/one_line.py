@@ -23,11 +23,17 @@ def lines_of_both(
     other one about as often.
 
     `are_two` says whether two lines are of two functions: methods of two classes may have one name."""
-    one, other = lineup.call_of(acted), lineup.call_of(due)
+    other = lineup.call_of(due)
+    callers = common_lines(lineup.call_of(acted), other, are_two)
+    return callers if callers and _issues(lineup, acted, other) else []
+
+
+def common_lines(one: Call, other: Call, are_two: Callable[[Place, Place], bool] = of_two_names) -> list[Place]:
+    """The lines through which both are called, where only then two functions part."""
     callers: list[Place] = []
     for own, their in zip(reversed(path(one)), reversed(path(other)), strict=False):
         if own != their:
-            return callers if are_two(own, their) and _issues(lineup, acted, other) else []
+            return callers if are_two(own, their) else []
         callers.append(own)
     return []
 
