@@ -48,3 +48,18 @@ class ClosestCause(Struct, frozen=True):
     score: float
     told: float
     ref: Ref
+
+
+class OddHost(Struct, frozen=True):
+    """A line of one host, and the line that all its peers have instead."""
+
+    host: str
+    cause: str
+    ref: Ref
+    usual: Ref
+    peers: int
+    """How many hosts print it, this one included."""
+    category: str = ""
+    """What the job did, by the verdict so far."""
+    in_error: bool = False
+    """An error of the job names what differs."""

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from whichrank.records.profiles.step_parts import StepParts
     from whichrank.records.rank_values import RankValues
     from whichrank.records.ras import RasReport
-    from whichrank.records.second_looks import ClosestCause, OwnLine, PostedFault
+    from whichrank.records.second_looks import ClosestCause, OddHost, OwnLine, PostedFault
     from whichrank.records.trial import Complaint, Trial
     from whichrank.timeline.guard.compare import Comparison
     from whichrank.timeline.job_state.activity import Activity
@@ -83,6 +83,8 @@ class Case(Struct, dict=True):
     """Causes whose wording the evidence comes close to; looked for only where nothing else tells."""
     posted: list[PostedFault] = field(default_factory=list)
     """Faults of code in notes or beside the logs; looked for only where nothing else tells, or only what is generic."""
+    odd_hosts: list[OddHost] = field(default_factory=list)
+    """What one host printed otherwise than all its peers; looked for only where the verdict tells no reason."""
     own_lines: list[OwnLine] = field(default_factory=list)
     """What late ranks alone printed; looked for only where nothing else says what holds them up."""
     nccl: list[NcclProcess] = field(default_factory=list)

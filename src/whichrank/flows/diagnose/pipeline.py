@@ -98,6 +98,11 @@ def _judged(
         case.posted = posted_faults(beside)
         answer = conclude(case, sources, why=why, progress=progress) if case.posted else answer
     texts = [item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome)]
+    if texts and not case.has_dumps and not _watched(outcomes):
+        from whichrank.flows.diagnose.odd_hosts import odd_hosts
+
+        case.odd_hosts = odd_hosts(texts, case.people, answer.verdict)
+        answer = conclude(case, sources, why=why, progress=progress) if case.odd_hosts else answer
     if answer.verdict.cause == "unknown" and texts and not case.has_dumps and not _watched(outcomes):
         from whichrank.flows.diagnose.unexplained import closest_causes
 

@@ -1,0 +1,51 @@
+"""What a host says of itself in a prolog or preflight, and which cause it is where one host says otherwise."""
+
+from __future__ import annotations
+
+import re
+
+_SHARED = re.compile(r"(?i)\b(?:lustre|nfs\d?|gpfs|beegfs|ceph|weka\w*|efs|fsx|vast|daos|panfs)\b|@o2ib|@tcp|\S:/\S")
+_LOCAL = re.compile(r"(?i)\b(?:xfs|ext[34]|btrfs|overlay|tmpfs|local|rootfs|zfs)\b|/dev/|\bnot mounted\b|\bmissing\b")
+_VARIABLE = re.compile(r"\b(?:NCCL|TORCH|GLOO|UCX|FI|CUDA|OMP|MKL|PYTORCH|RDMAV|OFI)_[A-Z0-9_]+=")
+_TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "clock-skew",
+        re.compile(r"(?i)\b(?:chrony\w*|ntp\w*|timesync\w*|ptp4l|phc2sys|clock (?:offset|skew)|time source)"),
+    ),
+    (
+        "cpu-starved",
+        re.compile(r"(?i)\bcpu\.max\b|\bcpuset\b|\bcpus?[-_ ](?:quota|limit|allowed|affinity|mask)|\baffinity\b"),
+    ),
+    ("memlock-ulimit", re.compile(r"(?i)\bmemlock\b|\bmax locked memory\b")),
+    ("fd-limit", re.compile(r"(?i)\bnofile\b|\bopen files\b")),
+    ("shm-too-small", re.compile(r"(?i)/dev/shm\b|\bshm(?:[-_ ]size)?\b")),
+    ("mtu-mismatch", re.compile(r"(?i)\bmtu\b|\bping\b.*-s \d{4}|\bjumbo\b")),
+    ("driver-mismatch", re.compile(r"(?i)\bdriver\b")),
+    (
+        "gpu-thermal-or-power",
+        re.compile(r"(?i)\b(?:throttl\w*|power (?:cap|limit|brake)|hw[_ ]slowdown|clocks?[._ ]sm)\b"),
+    ),
+    ("pcie-degraded", re.compile(r"(?i)\bpcie\b|\blink width\b")),
+)
+"""The first that the line speaks of."""
+_FEW = 3
+"""Words behind the topic."""
+
+
+def cause_of(own: str, usual: str, line: str) -> str | None:
+    """The cause behind words that one host alone has instead of those that all others have, in its line."""
+    if _VARIABLE.search(own) or _VARIABLE.search(usual):
+        return "wrong-environment"
+    if _SHARED.search(usual) and (_LOCAL.search(own) or not own):
+        return "cache-not-shared"
+    return next((cause for cause, topic in _TOPICS if topic.search(line) and _near(topic, own, usual, line)), None)
+
+
+def _near(topic: re.Pattern[str], own: str, usual: str, line: str) -> bool:
+    """Whether what differs belongs to the topic: a line may tell several things of a host, one behind the other."""
+    found = topic.search(line)
+    differs = (own or usual).split()
+    if found is None or not differs or not own:
+        return found is not None
+    behind = line[found.end() :].split()[:_FEW]
+    return any(word in behind or word in found[0] for word in differs) or topic.search(own) is not None

@@ -1,0 +1,61 @@
+"""One host says of itself what all its peers say otherwise.
+
+## What it finds
+Where the verdict so far only says how the job ended: a line of a prolog, a preflight or an entrypoint that is the same
+on every host but one, and that speaks of a mount, a limit, a clock, a setting or a link.
+
+## Why it happens
+One host was set up, reimaged or mounted differently. Its ranks read another file system, have fewer CPUs, another
+setting or a wrong clock, and the loud errors come from their peers.
+
+## How it decides
+Lines that are alike but for a name give the hosts. Of every kind of line that all of them print, exactly one host must
+differ, in words and not only in measured numbers. It is surer where what differs is named in an error of the job.
+
+## Example
+`ma03 prolog: /scratch xfs /dev/nvme1n1p1`, where `ma01`, `ma02` and `ma04` say `/scratch lustre 10.9.0.5@o2ib:/scr`.
+
+## Fix
+That of the cause, as `whichrank explain CAUSE` tells it: make the host like its peers.
+
+## Limits
+A difference may be harmless. Of fewer than three hosts nobody is the odd one.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from whichrank.facts.fixes import fix
+from whichrank.facts.taxonomy import causes
+from whichrank.model.findings import Category, Finding, Grade, NotEvaluated, Subject
+from whichrank.records.second_looks import OddHost
+from whichrank.timeline.case import Case
+
+CODE = "CONF112"
+CAUSE = "wrong-environment"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.odd_hosts:
+        return NotEvaluated("lines that all hosts but one print alike, and no other reason for the failure")
+    return [_finding(case, odd) for odd in case.odd_hosts]
+
+
+def _finding(case: Case, odd: OddHost) -> Finding:
+    slow = causes()[odd.cause].usual_category == "slow"
+    return Finding(
+        code=CODE,
+        cause=odd.cause,
+        category=cast("Category", "slow" if slow else odd.category),
+        severity="warning" if slow else "error",
+        grade=Grade.PROVES if odd.in_error else Grade.SUPPORTS,
+        kind="host",
+        subject=Subject(ranks=case.people.ranks_on(odd.host), hosts=(odd.host,)),
+        message=(
+            f"{odd.host} differs from its {odd.peers - 1} peers: “{odd.ref.quote[:140]}”, where they say "
+            f"“{odd.usual.quote[:140]}”."
+        ),
+        evidence=(odd.ref, odd.usual),
+        fix=(f"Make {odd.host} like its peers in this.", *fix(odd.cause)),
+    )
