@@ -83,3 +83,19 @@ def test_a_transcript_that_quotes_a_little_stays(tmp_path: Path) -> None:
     text = "> did you look at the log?\nYes:\nstep 1\nstep 2\nstep 3\n"
     path.write_text(text)
     assert "\n".join(_lines(path)) == text
+
+
+KERNEL = "2026-11-15T02:36:10.250000+00:00 node8 kernel: pcieport 0000:16:00.0: PCIe Bus Error: severity=Fatal\n"
+TWICE = "2026-11-15T02:36:10.250000000Z 02:36:09 step {0} loss 2.1\n"
+
+
+def test_the_only_time_of_a_line_stays(tmp_path: Path) -> None:
+    path = tmp_path / "kern.log"
+    path.write_text(KERNEL * 4)
+    assert _lines(path)[0] == KERNEL.rstrip()
+
+
+def test_of_two_times_that_of_the_program_stays(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text("".join(TWICE.format(step) for step in range(4)))
+    assert _lines(path)[0] == "02:36:09 step 0 loss 2.1"

@@ -29,7 +29,7 @@ _FEW = 3
 _INDENTATION = re.compile(rb"[ \t]*")
 _COLLECTED = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}(?:Z|[+-]\d\d:\d\d) ?(?:std(?:out|err) [FP] )?")
 """The time that `kubectl logs --timestamps` and container runtimes put before a line."""
-_TIME = re.compile(rb"\d\d:\d\d:\d\d")
+_TIME = re.compile(rb"(?<![\w:.])\d\d:\d\d:\d\d(?![\w:])")
 _SOON = 80
 _OFTEN = 0.3
 """So many lines tell the time themselves where the program has a clock in its log."""

@@ -72,6 +72,7 @@ _RUNS = ("active", "gil")
 _BACKWARD = ("backward", "_engine_run_backward", "run_backward")
 # (what, file, function): the first that matches the innermost frames outwards names it.
 _LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...] = (
+    ("user", re.compile(r"torch/utils/file_baton\.py$"), None),  # a lock, whatever it is for
     ("leaving", re.compile(r"distributed_c10d\.py$"), re.compile(r"^(?:destroy_process_group|_shutdown|shutdown)")),
     (
         "leaving",
@@ -108,7 +109,7 @@ _LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...
     (
         "preprocessing",
         re.compile(
-            r"torch/utils/file_baton\.py$|/tokenizers?/|tokenization_|/datasets/(?:arrow|builder|load|dataset_dict|fingerprint)|huggingface_hub/|/filelock/|indexed_dataset|gpt_dataset"
+            r"/tokenizers?/|tokenization_|/datasets/(?:arrow|builder|load|dataset_dict|fingerprint)|huggingface_hub/|/filelock/|indexed_dataset|gpt_dataset"
         ),
         None,
     ),
