@@ -94,6 +94,7 @@ def test_who_is_behind_it(name, code, cause, ranks):
         ("ends_its_epoch_first", "COLL103", "uneven-inputs", (1,), ()),
         ("nothing_to_send", "COLL107", "p2p-unmatched", (3,), ()),
         ("drawn_without_itself", "COLL139", "conditional-collective", (4,), ()),
+        ("one_group_more", "COLL135", "conditional-collective", (3,), ()),
     ],
 )
 def test_who_is_behind_it_on_nccl(name, code, cause, ranks, candidates):

@@ -27,7 +27,7 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     ("pcie-degraded", re.compile(r"(?i)\bpcie\b|\blink width\b")),
 )
-"""The first that the line speaks of."""
+"""Of several, the one just before what differs counts."""
 _FEW = 3
 """Words behind the topic."""
 
@@ -38,14 +38,20 @@ def cause_of(own: str, usual: str, line: str) -> str | None:
         return "wrong-environment"
     if _SHARED.search(usual) and (_LOCAL.search(own) or not own):
         return "cache-not-shared"
-    return next((cause for cause, topic in _TOPICS if topic.search(line) and _near(topic, own, usual, line)), None)
+    near = [(away, cause) for cause, topic in _TOPICS if (away := _away(topic, own, line)) is not None]
+    return min(near, key=lambda each: each[0])[1] if near else None
 
 
-def _near(topic: re.Pattern[str], own: str, usual: str, line: str) -> bool:
-    """Whether what differs belongs to the topic: a line may tell several things of a host, one behind the other."""
-    found = topic.search(line)
-    differs = (own or usual).split()
-    if found is None or not differs or not own:
-        return found is not None
-    behind = line[found.end() :].split()[:_FEW]
-    return any(word in behind or word in found[0] for word in differs) or topic.search(own) is not None
+def _away(topic: re.Pattern[str], own: str, line: str) -> int | None:
+    """How many words what differs stands behind the topic: a line may tell several things of a host."""
+    if topic.search(own):
+        return 0
+    words = own.split()
+    found = (
+        behind.index(word)
+        for match in topic.finditer(line)
+        for behind in [line[match.end() :].split()[:_FEW]]
+        for word in words
+        if word in behind
+    )
+    return min(found, default=None) if own else 0 if topic.search(line) else None

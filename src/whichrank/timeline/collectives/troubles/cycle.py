@@ -110,8 +110,8 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
 
 
 def _of_one_call(programs: Programs, graph: WaitGraph, part: Sequence[int]) -> list[list[int]]:
-    """The ranks by what they wait in, the most first, where one line calls both for the first time: each does all of it,
-    in an order of its own. Nothing where they came there by different lines, or not in two ways."""
+    """The ranks by what they wait in, the most first, where one line calls both for the first time: each does all of
+    it, in an order of its own. Nothing where they came there by different lines, or not in two ways."""
     lineup, inside = programs.lineup, set(part)
     rows = {rank: m.joined[rank] for rank in part if (m := _sits(graph, rank, inside)) and rank in m.joined}
     sides: dict[object, list[int]] = {}

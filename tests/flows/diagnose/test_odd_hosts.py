@@ -1,0 +1,91 @@
+"""The host that prints of itself what all its peers print otherwise, and what it is not taken for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules import crash_texts as texts
+from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.model.verdict import Verdict
+
+HOSTS = ("birch-1", "birch-2", "birch-3", "birch-4")
+TIMED_OUT = (
+    "[rank{0}]:[E0311 10:20:30.000000000 ProcessGroupNCCL.cpp:632] [Rank {0}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=4, OpType=ALLREDUCE, NumelIn=512, NumelOut=512, Timeout(ms)=600000) ran for 600012 "
+    "milliseconds before timing out.\n"
+)
+HANGS = "".join(TIMED_OUT.format(rank) for rank in range(32))
+SLOW = "".join(f"birch-1 10:0{step}:00 step {step} loss 2.{step} 4.2 s\n" for step in range(9))
+
+
+def verdict(folder: Path, lines: str, end: str = HANGS) -> Verdict:
+    return diagnose([texts.write(folder, {"job.log": lines + end})]).verdict
+
+
+def prolog(odd: str, usual: str, host: str = "birch-3", begin: str = "prolog {0}: ") -> str:
+    """Three lines of every host; the second is `odd` on one of them."""
+    lines = ""
+    for number, name in enumerate(HOSTS):
+        first = begin.format(name)
+        lines += f"{first}8 GPUs healthy, {40 + 3 * number} days up\n{first}{odd if name == host else usual}\n"
+        lines += f"{first}image trainer:5 pulled\n"
+    return lines
+
+
+SAID = [
+    ("cache-not-shared", "/data xfs /dev/nvme0n1p1 1.7T rw", "/data lustre 10.1.0.5@o2ib:/scr 1.1P rw"),
+    ("cache-not-shared", "mount /ckpt is overlay", "mount /ckpt is filer:/ckpt nfs4"),
+    ("wrong-environment", "nccl.conf: NCCL_IB_TIMEOUT=22 NCCL_BUFFSIZE=65536", "nccl.conf: NCCL_IB_TIMEOUT=22"),
+    ("memlock-ulimit", "ulimit memlock 65536 nofile 1048576", "ulimit memlock unlimited nofile 1048576"),
+    ("fd-limit", "ulimit memlock unlimited nofile 1024", "ulimit memlock unlimited nofile 1048576"),
+    ("mtu-mismatch", "bond0 up mtu 1500", "bond0 up mtu 9000"),
+    ("clock-skew", "chronyd: no selectable sources", "chronyd: Selected source 10.0.0.1"),
+]
+
+
+@pytest.mark.parametrize(("cause", "odd", "usual"), SAID)
+def test_the_host_and_the_cause(tmp_path: Path, cause: str, odd: str, usual: str) -> None:
+    found = verdict(tmp_path, prolog(odd, usual))
+    assert (found.cause, found.culprits.hosts, found.category) == (cause, ("birch-3",), "hang")
+    assert odd in found.summary
+
+
+@pytest.mark.parametrize("begin", ["[{0}] ", "{0} | ", "2026-03-11 10:00:01 preflight {0}: ", "{0}: entrypoint: "])
+def test_wherever_the_name_stands(tmp_path: Path, begin: str) -> None:
+    found = verdict(tmp_path, prolog(*SAID[0][1:], begin=begin))
+    assert (found.cause, found.culprits.hosts) == ("cache-not-shared", ("birch-3",))
+
+
+def test_a_job_that_is_too_slow(tmp_path: Path) -> None:
+    lines = prolog("cgroup cpu.max 200000 100000", "cgroup cpu.max max 100000")
+    found = verdict(tmp_path, lines, SLOW + "birch-1 10:10:00 ERROR slo: mean step above budget\n")
+    assert (found.category, found.cause, found.culprits.hosts) == ("slow", "cpu-starved", ("birch-3",))
+
+
+@pytest.mark.parametrize(
+    ("odd", "usual"),
+    [
+        ("ecc 0, temp max 41C", "ecc 0, temp max 38C"),
+        ("kernel 5.15.0-119-generic", "kernel 5.15.0-116-generic"),
+        ("welcome to birch", "welcome to the birch cluster"),
+    ],
+)
+def test_what_differs_and_tells_nothing(tmp_path: Path, odd: str, usual: str) -> None:
+    assert verdict(tmp_path, prolog(odd, usual)).culprits.hosts == ()
+
+
+def test_two_that_differ_are_nobody(tmp_path: Path) -> None:
+    lines = prolog(*SAID[0][1:]).replace("birch-2: /data lustre 10.1.0.5@o2ib:/scr", "birch-2: /data ext4 /dev/sda1")
+    assert verdict(tmp_path, lines).culprits.hosts == ()
+
+
+def test_a_run_that_works_and_complains_of_nothing(tmp_path: Path) -> None:
+    lines = prolog("cgroup cpu.max 200000 100000", "cgroup cpu.max max 100000")
+    assert verdict(tmp_path, lines, SLOW).category == "healthy"
+
+
+def test_a_run_that_finished(tmp_path: Path) -> None:
+    found = verdict(tmp_path, prolog(*SAID[0][1:]), SLOW + "birch-1 10:10:00 training finished\n")
+    assert found.category == "healthy"
