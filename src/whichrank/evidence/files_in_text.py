@@ -62,7 +62,7 @@ def _below_headings(lines: list[bytes]) -> dict[str, list[bytes]]:
     named: dict[int, tuple[int, str]] = {}
     for at, line in enumerate(lines):
         if match := _HEADED.match(line[:300]):
-            named[at] = (at + 1, (match[1] or match[2]).decode())
+            named[at] = (at, (match[1] or match[2]).decode())  # the heading may tell the host, too
         elif _MORE.match(line[:40]) and (match := _ALONE.match(b"".join(lines[at + 1 : at + 2])[:300])):
             named[at] = (at + 3, match[1].decode())
     if len({name for _, name in named.values()}) < 2:

@@ -16,6 +16,7 @@ from whichrank.model.contracts import Item
         ("[0] rank 0 ready\n[9] rank 9 ready\n", "[9] Exception in thread prefetch-0:", 9),
         ("[c7:3] [rank3]: x\n[c8:11] [rank11]: y\n", "[c8:11] WARNING cache.py:88 disk full", 11),
         ("[gpu-b1 r0] step 1\n[gpu-b2 r6] step 1\n", "[gpu-b2 r6] 19:49:38 amax inf", 6),
+        ("(mk-a, rank=0) x\n(mk-b, rank=9) y\n", '(mk-b, rank=9)   File "a.py", line 4, in f', 9),
         ("mk-a [rank 0] INFO x\nmk-b [rank 9] INFO y\n", "mk-b [rank 9] INFO loader: 2103 batches", 9),
         ("bn07 rank  0 | 02:20:04 | init\nbn09 rank 11 | 02:20:06 | init\n", "bn09 rank 11 | 02:21:00 | done", 11),
         ("".join(f"{n}: WARN rank {n} waits\n" for n in range(5)), "3: loss 2.1", 3),
@@ -35,6 +36,7 @@ def test_a_prefix_is_learned_from_lines_that_say_their_rank(tmp_path, lines, lin
         "[0] rank 0 ready\n[1] rank 5 ready\n[2] rank 2 ready\n",  # a local rank, or a thread
         "[3] rank 3 ready\n[4] step 10\n",  # one is not enough
         "[1] loading\n[2] loading\n",
+        "(mk-a, rank=3) x\n(mk-b, rank=3) y\n(mk-b, rank=4) z\n",  # one rank on two hosts
         "0: rank 0 waits\n1: rank 1 waits\n2: rank 2 waits\n",  # too few that only mention a rank
         "".join(f"{n}: rank {n} waits\n" for n in range(8)) + "3: lost rank 5\n",
     ],

@@ -35,6 +35,7 @@ _TELLING = tuple(
     for shape in (
         rf"\[{_HOST}[:/| ,]{{1,2}}{_NAMED_RANK}\]:? ?",
         rf"\(?{_HOST}[:/ ]{_NAMED_RANK}\)?(?:: | ?\| |> |\) )",
+        rf"\({_HOST}[:/| ,]{{1,2}}{_NAMED_RANK}\):? ?",
         rf"{_HOST} \[{_NAMED_RANK}\]:? ?",
         rf"[\[(<][rR]{_RANK}[\])>]:? ?",
     )

@@ -71,11 +71,20 @@ def with_whom(case: Case, finding: Finding) -> Finding:
 
 
 def _among_peers(case: Case, finding: Finding) -> Finding:
-    """What both ends of a link report is the fault of one of them, or of what is between them."""
-    del case
-    if finding.cause not in _SEEN_BY_PEERS or finding.kind != "messages" or len(finding.subject.ranks) < 2:
+    """What both ends of a link report is the fault of one of them, or of what is between them: of the one whose GPU
+    alone the driver blames, where it does."""
+    said = finding.subject.ranks
+    if finding.cause not in _SEEN_BY_PEERS or finding.kind != "messages" or len(said) < 2:
         return finding
-    return replace(finding, subject=replace(finding.subject, ranks=(), candidates=finding.subject.ranks))
+    from whichrank.timeline.job_state import kernel_events  # a diagnosis without logs of the kernel needs none
+
+    faults, weight = kernel_events.counting(case, kernel_events.xid_events(case, "nvlink"))
+    faults = faults if weight.severity == "error" else []
+    named = {rank for event in faults for rank in case.hardware.ranks_on(event.host, event.device, event.pid)}
+    if len(named) != 1 or not named < set(said):
+        return replace(finding, subject=replace(finding.subject, ranks=(), candidates=said))
+    victims = tuple(sorted({*finding.victims, *said} - named))
+    return replace(finding, subject=replace(finding.subject, ranks=tuple(named)), victims=victims)
 
 
 def _in_all_pairs(case: Case, finding: Finding) -> Finding:

@@ -26,6 +26,7 @@ VISIBLE = (
     "[altair] local_rank 0 -> global rank 4 device cuda:0\n[altair] local_rank 1 -> global rank 5 device cuda:1\n"
 )
 WORDS = "[4] rank 4 local_rank 0 pid 9440 host n-07\n[5] rank 5 local_rank 1 pid 9441 host n-07\n"
+BY_NCCL = "".join(f"[gx-08] NCCL: rank {n} cudaDev {n - 4} busId {n}b000 pid {900 + n}\n" for n in (4, 5))
 ONE = "I 14:00:00 dlrm rank 2 of 4 on cpu3, backend gloo\nloading\n"
 BRACKETS = "[n2 rank 8 pid 22108] resume\n[n2 rank 9 pid 22109] resume\n"
 IN_BRACKETS = "outlier: rank 21 (node dgx-h-118): 394.8\noutlier: rank 5 (node dgx-h-102): 388.0\n"
@@ -64,6 +65,7 @@ def rows(tmp_path, text, name="list.txt"):
     ("text", "expected"),
     [
         (WORDS, [(4, 9440, "n-07", 0, None), (5, 9441, "n-07", 1, None)]),
+        (BY_NCCL, [(4, 904, "gx-08", None, 0), (5, 905, "gx-08", None, 1)]),
         (ONE, [(2, None, "cpu3", None, None)]),
         (TABLE, [(12, 31440, "tx3", None, None), (13, 31441, "tx3", None, None)]),
         (TABLE.replace(" ", ","), [(12, 31440, "tx3", None, None), (13, 31441, "tx3", None, None)]),
@@ -222,6 +224,7 @@ def test_more_ways_to_say_which_ranks_a_host_has(tmp_path, text):
         "ranks:\n  stage-0: [0, 1]\n  stage-1: [2, 3]\n",
         "ranks:\n  larch1: [0, 1]\n  larch2: [0, 1]\n",
         "rank by loss: run-1 -> rank 1, run-2 -> rank 2\n",
+        "comm 0x5d rank 0 nranks 2 cudaDev 0 busId 4b000\ncomm 0x5d rank 1 nranks 2 cudaDev 1 busId 5b000\n",
         "layer ranks\nlora-1 8-16\nlora-2 16-32\n",
         "rank 0 (fp16-mixed): ready\nrank 1 (fp16-mixed): ready\n",
     ],
