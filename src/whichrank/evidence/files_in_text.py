@@ -31,6 +31,7 @@ _TITLE = re.compile(rb"(?:#{1,6} |\*\*)?(?:file: ?)?[`\"]?" + _NAME + rb"[`\"]?:
 _FENCE = re.compile(rb"\s{0,3}(```|~~~)")
 _MORE, _ALONE = re.compile(rb":{10,20}\s*$"), re.compile(_NAME + rb"\s*$")
 """`more` puts a name between two lines of colons."""
+_NUMBER = re.compile(r"\d+")
 _FENCES, _SOON = (b"\n```", b"\n~~~"), 3
 """Lines between a title and its fence."""
 
@@ -62,10 +63,11 @@ def _below_headings(lines: list[bytes]) -> dict[str, list[bytes]]:
     named: dict[int, tuple[int, str]] = {}
     for at, line in enumerate(lines):
         if match := _HEADED.match(line[:300]):
-            named[at] = (at, (match[1] or match[2]).decode())  # the heading may tell the host, too
+            named[at] = (at + 1, (match[1] or match[2]).decode())
         elif _MORE.match(line[:40]) and (match := _ALONE.match(b"".join(lines[at + 1 : at + 2])[:300])):
             named[at] = (at + 3, match[1].decode())
-    if len({name for _, name in named.values()}) < 2:
+    # Names that differ in their numbers alone head the output of hosts or ranks: that is read in one piece.
+    if len({_NUMBER.sub("#", name) for _, name in named.values()}) < 2:
         return {}
     parts: dict[str, list[bytes]] = {}
     begins = sorted(named)
