@@ -89,3 +89,9 @@ def test_a_run_that_works_and_complains_of_nothing(tmp_path: Path) -> None:
 def test_a_run_that_finished(tmp_path: Path) -> None:
     found = verdict(tmp_path, prolog(*SAID[0][1:]), SLOW + "birch-1 10:10:00 training finished\n")
     assert found.category == "healthy"
+
+
+def test_a_long_log_between_the_prolog_and_the_end(tmp_path: Path) -> None:
+    work = "".join(f"birch-1 step {step} loss 2.1\n" for step in range(60_000))
+    found = verdict(tmp_path, prolog(*SAID[0][1:]), work + HANGS)
+    assert (found.cause, found.culprits.hosts) == ("cache-not-shared", ("birch-3",))

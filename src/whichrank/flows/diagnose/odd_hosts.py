@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -24,8 +25,10 @@ from whichrank.model.verdict import Verdict
 from whichrank.records.second_looks import OddHost
 from whichrank.timeline.identity.who import People
 
-_LARGEST = 1 << 20
-_LINES, _LONGEST = 4_000, 400
+_LARGEST, _END = 1 << 19, 1 << 17
+"""Of a longer file its beginning and its end are read."""
+_FILES, _LINES, _LONGEST = 32, 2_000, 400
+"""What is looked at: hosts say it at the start, and together. Of a file per rank no line stands beside its peers."""
 _FIRST_WORDS = 4
 """The name stands among them."""
 _HOSTS = 3
@@ -61,7 +64,8 @@ def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[O
     """The lines in which exactly one host differs from all its peers, and that tell of a known cause."""
     if not _leaves_open(verdict):
         return []
-    found = [replace(odd, category=verdict.category) for item in items for odd in _in_file(item, verdict)]
+    files = islice(items, _FILES)
+    found = [replace(odd, category=verdict.category) for item in files for odd in _in_file(item, verdict)]
     return [replace(odd, in_error=odd.in_error or _is_of(odd.host, people, verdict)) for odd in found]
 
 
@@ -80,22 +84,24 @@ def _is_of(host: str, people: People, verdict: Verdict) -> bool:
 
 def _in_file(item: Item, verdict: Verdict) -> Iterator[OddHost]:
     try:
-        first, data = tail(item, _LARGEST)
+        data, (_, end) = item.head(_LARGEST), tail(item, _END)
     except OSError:
         return
     if not is_text(data[:4096]):
         return
-    lines = [
-        (number, line[:_LONGEST].decode("utf-8", "replace"))
-        for number, line in enumerate(data.split(b"\n")[:_LINES], first)
-    ]
-    if verdict.cause == "healthy" and not any(_SLOW.search(line) for _, line in lines):
+    lines = [(number, _text(line)) for number, line in enumerate(data.split(b"\n")[:_LINES], 1)]
+    last = [_text(line) for line in end[-_END:].split(b"\n")]
+    if verdict.cause == "healthy" and not any(map(_SLOW.search, last)):
         return
-    errors = [line for _, line in lines if _ERROR.search(line)]
+    errors = [line for line in last if _ERROR.search(line)]
     for said in _families(lines):
         for odd in _odd(item.label, said):
             paths = [word.rstrip(":,") for word in odd.ref.quote.split() if _PATH.fullmatch(word)]
             yield replace(odd, in_error=any(path in line for path in paths for line in errors))
+
+
+def _text(line: bytes) -> str:
+    return line[:_LONGEST].decode("utf-8", "replace")
 
 
 def _families(lines: Sequence[tuple[int, str]]) -> list[list[_Said]]:

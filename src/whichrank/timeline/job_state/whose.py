@@ -291,7 +291,10 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
     if whole or (cause.family in _OF_ONE_HOST and _all_others_wait(case, ranks)):
         others = tuple(r for r in range(case.world) if r not in ranks)
         return replace(finding, subject=replace(subject, ranks=ranks), victims=finding.victims or others)
-    return replace(finding, subject=replace(subject, candidates=ranks)) if cause.family in _OF_ONE_HOST else finding
+    # A rank of which nobody says where it is may be there as well.
+    all_placed = all(case.people.host_of(rank) is not None for rank in range(case.world))
+    fits = cause.family in _OF_ONE_HOST and all_placed
+    return replace(finding, subject=replace(subject, candidates=ranks)) if fits else finding
 
 
 def _all_others_lost_it(case: Case, ranks: tuple[int, ...]) -> bool:
