@@ -190,3 +190,33 @@ REQUEUED = (
 def test_an_attempt_that_was_followed_by_one_that_finished(end: str, cause: str, tmp_path: Path) -> None:
     verdict = diagnose([write(tmp_path, {"slurm-8801.out": REQUEUED + end})], jobs=1).verdict
     assert verdict.cause == cause, verdict.summary
+
+
+STEPS = "".join(f"2026-03-01 10:00:{step:02d} step {step} loss 2.{step}\n" for step in range(30))
+STACK = 'Process {0}: python train.py\nPython v3.12\n\nThread {0} ({1}): "MainThread"\n    {2}\n    <module> (train.py:60)\n'
+
+
+def _looked_at(folder: Path, log: str, *frames: tuple[str, str]) -> str:
+    """The category of a job whose ranks were looked at while it printed this."""
+    (folder / "job.log").write_text(log)
+    for rank, (state, frame) in enumerate(frames):
+        (folder / f"stacks_rank{rank}_pid{100 + rank}.txt").write_text(STACK.format(100 + rank, state, frame))
+    return diagnose([folder]).verdict.category
+
+
+def test_stacks_of_ranks_at_work_do_not_outvote_a_log_of_steps(tmp_path: Path) -> None:
+    asleep = ("idle", "wait_for_pages (train.py:41)")
+    assert _looked_at(tmp_path, STEPS, asleep, asleep, asleep) == "healthy"
+
+
+def test_ranks_that_may_all_wait_for_their_gpus_are_not_called_healthy(tmp_path: Path) -> None:
+    native = ("active", "main (train.py:50)")
+    assert _looked_at(tmp_path, STEPS, native, native, native, native) != "healthy"
+
+
+def test_a_finish_that_all_ranks_tell_is_newer_than_a_look_at_one_of_them(tmp_path: Path) -> None:
+    log = "".join(f"rank{rank}: step {step} loss 2.{step}\n" for step in range(9) for rank in range(3))
+    waiting, busy = ("active", "synchronize (torch/cuda/__init__.py:1040)"), ("idle", "encode (train.py:33)")
+    assert _looked_at(tmp_path, log, waiting, busy, waiting) != "healthy"
+    finished = "".join(f"rank{rank}: finished, 2 failed uploads\n" for rank in range(3))
+    assert _looked_at(tmp_path, log + finished, waiting, busy, waiting) == "healthy"

@@ -6,6 +6,7 @@ planned steps) and nothing behind that says that a process failed. Noise of the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from whichrank.records.events.run_state import AtWork, RunFinished
 from whichrank.records.events.startup import StoreError
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
+from whichrank.timeline.job_state.activity import in_native_code, way
 from whichrank.timeline.job_state.interrupted import waits
 from whichrank.timeline.job_state.trials import said_category
 
@@ -107,9 +109,13 @@ def at_work(case: Case) -> Event | None:
 
 
 def _may_hang(case: Case) -> bool:
-    """Whether the stacks can be those of a job in which some hold up the others: half of the ranks wait, or more."""
+    """Whether the stacks can be those of a job in which some hold up the others: half of the ranks wait, or are in C
+    code below one line, where nothing tells a wait for the GPU from work."""
+    native = Counter(way(case.stacks[rank]) for rank in case.activities if in_native_code(case.stacks[rank]))
+    at_one_line = max(native.values(), default=0)
     waiting = sum(activity.doing not in ("user", "data") for activity in case.activities.values())
-    return bool(case.stacks) and (2 * waiting >= len(case.activities) or len(case.activities) < case.world)
+    half = 2 * max(waiting, at_one_line) >= len(case.activities)
+    return bool(case.stacks) and (half or len(case.activities) < case.world)
 
 
 def _recovered(case: Case) -> Event | None:
