@@ -218,5 +218,7 @@ def test_a_finish_that_all_ranks_tell_is_newer_than_a_look_at_one_of_them(tmp_pa
     log = "".join(f"rank{rank}: step {step} loss 2.{step}\n" for step in range(9) for rank in range(3))
     waiting, busy = ("active", "synchronize (torch/cuda/__init__.py:1040)"), ("idle", "encode (train.py:33)")
     assert _looked_at(tmp_path, log, waiting, busy, waiting) != "healthy"
-    finished = "".join(f"rank{rank}: finished, 2 failed uploads\n" for rank in range(3))
+    a_step = "".join(f"rank{rank}: third step done\n" for rank in range(3))
+    assert _looked_at(tmp_path, log + a_step, waiting, busy, waiting) != "healthy"
+    finished = "".join(f"rank{rank}: finished, 2 failed gates\n" for rank in range(3))
     assert _looked_at(tmp_path, log + finished, waiting, busy, waiting) == "healthy"

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category
+from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import MonitoredBarrierFailed
 from whichrank.records.events.communication import GlooTimeout, NcclError
@@ -50,6 +51,7 @@ _ENDINGS = (WatchdogTimeout, WatchdogTerminated, ElasticFailure, ProcessExit, Jo
 _NOT_DESTROYED = "torch-not-destroyed"
 _TERMINATED = (15, 143)
 COUNTED_ON = 3
+_OF_A_PART = late(r"(?i)\b(?:steps?|epochs?|batch(?:es)?|iter\w*|round|phase|stage|eval\w*|upload\w*|checkpoint\w*)\b")
 # Peers that leave one after the other: what the last ones print about the first ones.
 _TEARDOWN_TYPES = ("DistNetworkError", "DistStoreError", "ConnectionResetError", "BrokenPipeError", "EOFError")
 
@@ -90,14 +92,16 @@ def finish(case: Case) -> Finish | None:
     if not fitting or case.experiments:
         return None
     last = max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
-    return None if case.stands_still_now and not (last.by_all and _seen_at_work(case)) else last
+    return None if case.stands_still_now and not (last.by_all and _seen_before(case, last)) else last
 
 
-def _seen_at_work(case: Case) -> bool:
+def _seen_before(case: Case, said: Finish) -> bool:
     """Whether somebody looked while a rank still did its work, for which others waited: that was before all of them
-    said that they are done."""
+    said that the run is done. What was collected at one moment has no later words, and a step may be done before."""
     doing = {activity.doing for activity in case.activities.values()}
-    return len(doing) > 1 and not doing & {"leaving", "checkpoint"} and not case.all_stand
+    of_one_moment = any(event.ref.source.endswith("last_words.json") for event in case.log_events)
+    at_work = len(doing) > 1 and not doing & {"leaving", "checkpoint"} and not case.all_stand
+    return at_work and not of_one_moment and _OF_A_PART.search(said.ref.quote) is None
 
 
 def at_work(case: Case) -> Event | None:
