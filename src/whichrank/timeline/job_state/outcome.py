@@ -32,7 +32,6 @@ from whichrank.records.events.run_state import AtWork, RunFinished
 from whichrank.records.events.startup import StoreError
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
-from whichrank.timeline.job_state.activity import in_native_code, way
 from whichrank.timeline.job_state.interrupted import waits
 from whichrank.timeline.job_state.trials import said_category
 
@@ -115,11 +114,15 @@ def at_work(case: Case) -> Event | None:
 def _may_hang(case: Case) -> bool:
     """Whether the stacks can be those of a job in which some hold up the others: half of the ranks wait, or are in C
     code below one line, where nothing tells a wait for the GPU from work."""
+    if not case.stacks:
+        return False
+    from whichrank.timeline.job_state.activity import in_native_code, way  # a diagnosis without stacks needs none
+
     native = Counter(way(case.stacks[rank]) for rank in case.activities if in_native_code(case.stacks[rank]))
     at_one_line = max(native.values(), default=0)
     waiting = sum(activity.doing not in ("user", "data") for activity in case.activities.values())
     half = 2 * max(waiting, at_one_line) >= len(case.activities)
-    return bool(case.stacks) and (half or len(case.activities) < case.world)
+    return half or len(case.activities) < case.world
 
 
 def _recovered(case: Case) -> Event | None:
