@@ -14,10 +14,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from whichrank.evidence.packed import printable
-from whichrank.evidence.rewritten import rewritten
+from whichrank.evidence.rewritten import LARGEST, rewritten
 from whichrank.model.contracts import Item
 
-LARGEST = 8 << 20
 _MOST = 256
 _ENDINGS = rb"log|out|err|txt|stdout|stderr|dump|py|sh|ya?ml|jsonl?|cfg|conf|csv|md"
 _NAME = rb"((?:[\w.@+-]{1,80}/){0,8}[\w.@+-]{1,120}\.(?:" + _ENDINGS + rb"))"

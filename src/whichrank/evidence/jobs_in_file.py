@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from whichrank.evidence.rewritten import rewritten
+from whichrank.evidence.rewritten import LARGEST, rewritten
 from whichrank.model.contracts import Item
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-LARGEST = 8 << 20
-"""A file that is larger than this is the output of a job, not a collection that somebody made."""
 _MOST_JOBS = 16
 _BANNER = re.compile(rb"^[#=*>~-]{4,}.{0,120}?\bjob(?:[ _-]?id)?\b\W{0,3}(\d{2,12}(?:_\d+)?)", re.IGNORECASE)
 _TAGGED = rb"\[?([A-Z]|\d{3,12}(?:_\d{1,6})?)\]?[ \t]{1,40}(?=\S)"

@@ -8,6 +8,9 @@ from msgspec.structs import replace
 
 from whichrank.model.contracts import Item
 
+LARGEST = 8 << 20
+"""A larger file is what a job wrote itself, not what somebody put together."""
+
 
 def rewritten(item: Item, folder: Path, suffix: str, text: bytes) -> Item:
     """The item with this text instead of its own."""

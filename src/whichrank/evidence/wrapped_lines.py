@@ -14,19 +14,17 @@ from pathlib import Path
 
 import msgspec
 
-from whichrank.evidence.rewritten import rewritten
+from whichrank.evidence.rewritten import LARGEST, rewritten
+from whichrank.evidence.text.prefixes import ANSI
 from whichrank.model.contracts import Item
 
-LARGEST = 8 << 20
-"""A larger file is what a job wrote itself; readers strip colours of its lines one by one."""
-_COLOUR = re.compile(rb"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_COLOUR = re.compile(ANSI.encode())
 _FIRST = re.compile(rb"\s{0,4096}(\S)")
 _LEVELS = 3
 """How deep a quotation of quotations goes."""
 _NEARLY_ALL = 0.95
 _FEW = 3
 """Fewer lines show no common wrapping."""
-_INDENTATION = re.compile(rb"[ \t]*")
 _COLLECTED = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}(?:Z|[+-]\d\d:\d\d) ?(?:std(?:out|err) [FP] )?")
 """The time that `kubectl logs --timestamps` and container runtimes put before a line."""
 _TIME = re.compile(rb"(?<![\w:.])\d\d:\d\d:\d\d(?![\w:])")
@@ -77,7 +75,7 @@ def _bare(lines: list[bytes], first: bytes) -> list[bytes]:
 
 def _to_the_left(lines: list[bytes], filled: list[bytes]) -> list[bytes]:
     """Without the indentation that all lines share."""
-    shared = min((_INDENTATION.match(line)[0] for line in filled), key=len, default=b"")  # type: ignore[index]
+    shared = min((line[: len(line) - len(line.lstrip(b" \t"))] for line in filled), key=len, default=b"")
     if not shared or not all(line.startswith(shared) for line in filled):
         return lines
     return [line.removeprefix(shared) for line in lines]

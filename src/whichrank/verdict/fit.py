@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Grade
-from whichrank.model.late_pattern import late as late_pattern
+from whichrank.model.late_pattern import late
 from whichrank.model.verdict import Argument
 from whichrank.records.events.base import Event
 from whichrank.timeline.case import Case
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STEADY = 3
 """Measurements that show that a rank is late each time."""
-_LINE = late_pattern(r"line (\d+)")
+_LINE = late(r"line (\d+)")
 _STOPS = ("hang", "crash")
 _BEFORE_WORKERS = ("rendezvous-endpoint",)
 
@@ -31,8 +31,8 @@ def against(case: Case, finding: Finding) -> Argument | None:
         return Argument("", Grade.CONTRADICTS, None, f"the run finished: {case.finish.ref.quote}", (case.finish.ref,))
     if finding.category in _STOPS and (working := at_work(case)) is not None and _before(finding, working):
         return Argument("", Grade.CONTRADICTS, None, f"the job went on: {working.ref.quote}", (working.ref,))
-    if finding.category == "hang" and (late := _always_late(case, finding)) is not None:
-        return late
+    if finding.category == "hang" and (steady := _always_late(case, finding)) is not None:
+        return steady
     # What people report speaks only against what is not proven otherwise.
     if finding.grade < Grade.PROVES and (trial := trials.ruled_out(case, finding.cause)) is not None:
         from whichrank.facts.interventions import ONE_HOST
@@ -55,25 +55,21 @@ def _always_late(case: Case, finding: Finding) -> Argument | None:
     """Why a moment in which others waited for these ranks is no standstill: they are late at every step, and nothing
     timed out."""
     ranks = finding.subject.ranks
-    if (
-        not ranks
-        or not case.rank_values
-        or finding.kind not in ("stacks", "records")
-        or case.timed_out
-        or case.has_dumps
-    ):
+    of_a_moment = finding.kind in ("stacks", "records") and not (case.timed_out or case.has_dumps)
+    if not (ranks and case.rank_values and of_a_moment):
         return None
     from whichrank.timeline.job_state import measured
 
-    found = next((late for late in measured.slow(case.rank_values, {}) if _is_of(late, ranks)), None)
+    found = next((outlier for outlier in measured.slow(case.rank_values, {}) if _is_of(outlier, ranks)), None)
     if found is None:
         return None
-    said = f"it is so at every step: {found.theirs:g} in {found.name}, {found.typical:g} on the others"
+    said = f"late at every step: {found.name} {found.theirs:g}, on the other ranks {found.typical:g}"
     return Argument("", Grade.CONTRADICTS, None, said, found.refs)
 
 
-def _is_of(late: Outlier, ranks: tuple[int, ...]) -> bool:
-    return late.times >= _STEADY and tuple(sorted({r for member in late.members for r in member.ranks})) == ranks
+def _is_of(outlier: Outlier, ranks: tuple[int, ...]) -> bool:
+    late = tuple(sorted({rank for member in outlier.members for rank in member.ranks}))
+    return outlier.times >= _STEADY and late == ranks
 
 
 def _seen_in_stacks(case: Case, finding: Finding) -> bool:

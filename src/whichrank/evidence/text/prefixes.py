@@ -13,7 +13,9 @@ from whichrank.evidence.text.own_prefix import hosts_named, learn
 from whichrank.evidence.text.server_prefix import LEVELED, PLACED, place_in
 from whichrank.model.contracts import Item
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
+ANSI = r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])"
+"""Colours and other codes of a terminal."""
+_ANSI = re.compile(ANSI)
 
 # torch's `[rank3]:` is global; torchrun's tee prefix `[default3]:` is local, `[default3|11]:` also has the global one.
 _RANK = re.compile(r"\[(?:rank|RANK|Rank|global_rank)[ =:]?(\d{1,7})\](:? ?)")

@@ -60,6 +60,16 @@ class _Said(NamedTuple):
     text: str
 
 
+class _Difference(NamedTuple):
+    """The line of the one host that differs."""
+
+    said: _Said
+    own: str
+    """The words that no other host has."""
+    usual: str
+    """Those that all others have instead."""
+
+
 def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[OddHost]:
     """The lines in which exactly one host differs from all its peers, and that tell of a known cause."""
     if not _leaves_open(verdict):
@@ -105,7 +115,7 @@ def _text(line: bytes) -> str:
 
 
 def _families(lines: Sequence[tuple[int, str]]) -> list[list[_Said]]:
-    """The lines behind each way to begin with a name, where several names begin lines that are otherwise the same."""
+    """The lines behind each way to begin with a name."""
     families: dict[tuple[str, ...], list[_Said]] = defaultdict(list)
     for number, line in lines:
         words = tuple(_STAMP.sub("", line).split())
@@ -114,18 +124,24 @@ def _families(lines: Sequence[tuple[int, str]]) -> list[list[_Said]]:
             if named and len(words) > at + 1:
                 key = (*words[:at], named["before"], named["behind"])
                 families[key].append(_Said(number, named["name"], words[at + 1 :], line.strip()))
-    return [said for said in families.values() if len(_peers(said)) >= _HOSTS]
+    return list(families.values())
 
 
 def _peers(said: Sequence[_Said]) -> set[str]:
-    """The names that begin at least two lines which are the same for several of them."""
+    """The names of several hosts of one kind, which begin at least two lines that are otherwise the same."""
     names: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for each in said:
         names[each.words].add(each.name)
     shared = [those for those in names.values() if len(those) >= _HOSTS - 1]
     peers = set().union(*shared) if len(shared) > 1 else set()
-    stems = Counter(_COUNTED.sub("", name)[:-1] for name in peers)
-    return {name for name in peers if stems[_COUNTED.sub("", name)[:-1]] > 1} if len(peers) <= _MOST_HOSTS else set()
+    kinds = Counter(map(_kind, peers))
+    peers = {name for name in peers if kinds[_kind(name)] > 1}
+    return peers if _HOSTS <= len(peers) <= _MOST_HOSTS else set()
+
+
+def _kind(name: str) -> str:
+    """What names have in common that differ in a number or a letter: `node7` and `node8`, `pod-a` and `pod-b`."""
+    return _COUNTED.sub("", name)[:-1]
 
 
 def _odd(label: str, said: Sequence[_Said]) -> Iterator[OddHost]:
@@ -138,32 +154,24 @@ def _odd(label: str, said: Sequence[_Said]) -> Iterator[OddHost]:
             topics[topic, seen[each.name, topic]][each.name] = each
             seen[each.name, topic] += 1
     for by_host in topics.values():
-        if by_host.keys() != peers:
-            continue
-        found = _one_that_differs(by_host)
-        cause = cause_of(*found[1:]) if found is not None else None
+        found = _one_that_differs(by_host) if by_host.keys() == peers else None
+        cause = cause_of(found.own, found.usual, found.said.text) if found is not None else None
         if found is not None and cause is not None:
-            name, odd, usual = found[0], *(_quoted(label, by_host, host) for host in _shown(found[0], by_host))
-            yield OddHost(name, cause, odd, usual, len(peers))
+            peer = next(each for each in by_host.values() if each is not found.said)
+            yield OddHost(found.said.name, cause, _quoted(label, found.said), _quoted(label, peer), len(peers))
 
 
-def _shown(odd: str, by_host: dict[str, _Said]) -> tuple[str, str]:
-    return odd, next(host for host in by_host if host != odd)
+def _quoted(label: str, said: _Said) -> Ref:
+    return Ref(label, f"line {said.number}", said.text[:300], None, said.name)
 
 
-def _quoted(label: str, by_host: dict[str, _Said], host: str) -> Ref:
-    said = by_host[host]
-    return Ref(label, f"line {said.number}", said.text[:300], None, host)
-
-
-def _one_that_differs(by_host: dict[str, _Said]) -> tuple[str, str, str, str] | None:
-    """The host, the words of its line that no other has, those that all others have instead, and its line."""
+def _one_that_differs(by_host: dict[str, _Said]) -> _Difference | None:
     found = []
-    for host, each in by_host.items():
-        others = [other.words for name, other in by_host.items() if name != host]
+    for each in by_host.values():
+        others = [other.words for other in by_host.values() if other is not each]
         own, usual = _in_places(each.words, others) or _among_all(each.words, others)
         if (own or usual) and not _only_measured(own, usual):
-            found.append((host, " ".join(own), " ".join(usual), each.text))
+            found.append(_Difference(each, " ".join(own), " ".join(usual)))
     return found[0] if len(found) == 1 else None
 
 

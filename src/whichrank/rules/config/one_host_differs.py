@@ -57,5 +57,5 @@ def _finding(case: Case, odd: OddHost) -> Finding:
             f"“{odd.usual.quote[:140]}”."
         ),
         evidence=(odd.ref, odd.usual),
-        fix=(f"Make {odd.host} like its peers in this.", *fix(odd.cause)),
+        fix=(f"Set up {odd.host} like its peers.", *fix(odd.cause)),
     )

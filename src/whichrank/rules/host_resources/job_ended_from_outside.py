@@ -91,7 +91,7 @@ def _of_some_hosts(case: Case, finding: Finding, signs: list[Statement]) -> Find
 
 
 def _first(case: Case, hosts: set[str], signs: list[Statement]) -> bool:
-    """Whether only these hosts were told to end, before anybody else failed or began to wait in vain."""
+    """Whether only these hosts were told to end, before any other rank failed or began the wait that timed out."""
     if any(not e.host or short_name(e.host) not in hosts for e in deaths.ended_from_outside(case)):
         return False
     told = [sign.time_ns for sign in signs]
