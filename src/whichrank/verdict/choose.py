@@ -236,11 +236,16 @@ def _alternatives(root: Finding, sure: float, readings: Sequence[Finding]) -> tu
 
 
 def _shared(offered: Sequence[Alternative], left: float) -> tuple[Alternative, ...]:
-    """At most three of them: each takes half of what is left."""
+    """At most three of them: each takes half of what is left, and one percent at least."""
     unique = {other.cause: other for other in reversed(offered)}
-    ordered = sorted(unique.values(), key=offered.index)[:MAX_ALTERNATIVES]
-    shares = [math.floor(100 * left / 2 ** (place + 1)) / 100 for place in range(len(ordered))]
-    return tuple(replace(other, confidence=share) for other, share in zip(ordered, shares, strict=True) if share > 0)
+    percent, shared = math.floor(round(100 * left, 6)), []
+    for other in sorted(unique.values(), key=offered.index)[:MAX_ALTERNATIVES]:
+        if percent < 1:
+            break
+        share = max(percent // 2, 1)
+        percent -= share
+        shared.append(replace(other, confidence=share / 100))
+    return tuple(shared)
 
 
 def _survived(finished: Ref) -> Verdict:
