@@ -19,8 +19,8 @@ def started(rank: int) -> str:
 def timed_out(rank: int) -> str:
     return (
         f"[rank{rank}]:[E1118 13:21:21.432 ProcessGroupNCCL.cpp:689] [Rank {rank}] Watchdog caught collective "
-        "operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=20000) ran for 20012 "
-        "milliseconds before timing out.\n"
+        "operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=20000) "
+        "ran for 20012 milliseconds before timing out.\n"
         f"[rank{rank}]:[E1118 13:21:21.433 ProcessGroupNCCL.cpp:2303] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  "
         "failure detected by watchdog at work sequence id: 12 PG status: last enqueued work: 12, last completed "
         "work: 11\n"

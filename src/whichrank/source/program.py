@@ -111,7 +111,7 @@ class _Program(Struct):
         for child in children(self.tree, self.constants, names):
             if child.node not in dead:
                 self.child(child)
-        self.in_vain(names, dead)
+        self.unused_copies(names, dead)
         self.too_early(names, dead)
         for found_here in (
             _by_rank.differ(self.tree, self.constants, names, self.ref),
@@ -123,7 +123,7 @@ class _Program(Struct):
         self.late(names, dead)
         self.out.torch, self.out.nccl = self.release
 
-    def in_vain(self, names: frozenset[str], dead: set[ast.AST]) -> None:
+    def unused_copies(self, names: frozenset[str], dead: set[ast.AST]) -> None:
         """Settings in copies that nobody gets, and ranks as calls are told them."""
         for found in wasted(self.tree, self.constants, names):
             for name, _, place in found.pairs:

@@ -28,6 +28,7 @@ _MARKS = (
     b"recision",
     b"dtype",
     b"nccl=",
+    b"libnccl ",
     b"nccl:",
     b"torch=",
     b"torch:",
@@ -36,7 +37,8 @@ _MARKS = (
 _SET = re.compile(r"(?<![\w$])((?:NCCL|GLOO|TORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})=([^\s;,\"'|]{1,120})")
 _PACKAGE = re.compile(r"nvidia[-_]nccl[-_]cu\d{2}(?: ?== ?| ?-| )(\d{1,2}\.\d{1,3}(?:\.\d{1,3}){0,2})")
 _VERSION = re.compile(
-    r"(?<![\w.-])(nccl|torch|driver)(?:[_ ]version)?(?:={1,2}|: ?)[\"']?v?(\d{1,4}(?:\.\d{1,4}){1,3})(?![.\d])",
+    r"(?<![\w.-])(?:lib)?(nccl|torch|driver)(?:[_ ]version)?(?:={1,2}|: ?|(?<=libnccl) )"
+    r"[\"']?v?(\d{1,4}(?:\.\d{1,4}){1,3})(?![.\d])",
     re.IGNORECASE,
 )
 _OF_HOST = re.compile(r"\b(?:host|hostname|node)[=:] ?([A-Za-z][\w.-]{0,252})(?=[\s,;]|$)")

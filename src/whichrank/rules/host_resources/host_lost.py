@@ -101,18 +101,18 @@ def _unheard(case: Case) -> Finding | None:
     hosts = tuple(sorted({event.host for event in silent if event.host}))
     told = {rank for event in silent for rank in event.ranks}
     ranks = tuple(sorted(told | {r for r, p in case.people.by_rank.items() if p.host in hosts}))
-    in_vain = [flow for flow in flows if not flow.target.seen]
+    unreachable = [flow for flow in flows if not flow.target.seen]
     answers = any(event.how != "no answer" for event in silent)
-    grade = Grade.PROVES if in_vain else Grade.HINTS if answers else Grade.SUPPORTS
+    grade = Grade.PROVES if unreachable else Grade.HINTS if answers else Grade.SUPPORTS
     how = "its watcher no longer answers"
     if any(event.how == "unreachable" for event in silent):
         # A login that fails says less: the network for people may be another one.
-        how, grade = "it can't be reached from here", Grade.PROVES if in_vain else Grade.HINTS
+        how, grade = "it can't be reached from here", Grade.PROVES if unreachable else Grade.HINTS
     message = f"{', '.join(hosts)} stopped answering: {how}, and the other ranks wait."
     finding = building.found(
         case, _UNHEARD, [statements.statement(case, event) for event in silent], message, grade, ranks
     )
-    proof = (*finding.evidence, *network_findings.refs(in_vain))[:6]
+    proof = (*finding.evidence, *network_findings.refs(unreachable))[:6]
     return replace(_with_hosts(finding, hosts), evidence=proof)
 
 

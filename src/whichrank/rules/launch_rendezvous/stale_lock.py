@@ -97,7 +97,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [building.tell_of(case, _STORE, message, refused, Grade.SUPPORTS)]
     speaking = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "lock-exists" or not _went_on(case, s)]
     told = any(s.signature.role == "root" for s in speaking)
-    if not told and (sought := _sought_in_vain(case)):
+    if not told and (sought := _never_loaded(case)):
         message = "The ranks wait for extensions that nobody builds or loads: a lock may be left behind. {what}."
         finding = building.tell_of(case, _WAITING, message, sought, Grade.HINTS)
         return [replace(finding, subject=Subject(), victims=())]
@@ -114,7 +114,7 @@ def _behind(later: Seen, seen: Seen) -> bool:
     return later.sign.ref.source == seen.sign.ref.source and later.event.line > seen.event.line
 
 
-def _sought_in_vain(case: Case) -> list[Seen]:
+def _never_loaded(case: Case) -> list[Seen]:
     """The last words of every output that speaks of extensions, where all end there."""
     sought = known_messages.seen(case, _SOUGHT)
     last = {s.sign.ref.source: s for s in sought}
