@@ -97,6 +97,15 @@ def test_why_a_rank_is_late_beats_that_it_is():
     assert choose([late, other], looked_at="", enough=True).verdict.cause == "straggler"
 
 
+def test_a_slow_job_that_somebody_cancelled_is_slow():
+    late = finding("straggler", (1,), SUPPORTS, category="slow", severity="warning")
+    hot = finding("gpu-thermal-or-power", (1,), SUPPORTS, category="slow", severity="warning")
+    end = finding("job-ended-from-outside", [], PROVES, category="crash", severity="warning")
+    assert chosen(end, late, hot).verdict.cause == "gpu-thermal-or-power"
+    assert chosen(end, hot).verdict.cause == "job-ended-from-outside"
+    assert chosen(end, late).verdict.cause == "job-ended-from-outside"
+
+
 def test_the_order_of_the_findings_does_not_matter():
     several = [
         finding("rank-exception", [5], PROVES, category="crash", onset=100 * SECOND),

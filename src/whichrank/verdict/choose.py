@@ -111,10 +111,11 @@ class _Weighed(tuple[Finding, ...]):
             if earlier:
                 best = min(earlier, key=lambda f: (f.onset_ns, *self.order(f)))
         best = min((f for f in self if _says_more(f, best)), key=self.order, default=best)
-        if best.cause == "straggler":
-            late = set(best.subject.ranks)
-            why = [f for f in self if _says_why_late(f) and late and late == set(f.subject.ranks)]
-            return min(why, key=self.order) if why else best
+        if best.cause == "straggler" or _is_end_of_all(best):
+            found = (best,) if best.cause == "straggler" else (f for f in self if f.cause == "straggler")
+            late = {f.subject.ranks for f in found if f.subject.ranks}
+            why = [f for f in self if _says_why_late(f) and late == {f.subject.ranks}]
+            best = min(why, key=self.order, default=best)
         if _names(best):
             return best
         same = (f for f in self if _same(f, best) and _names(f) and f.grade >= Grade.SUPPORTS)
@@ -150,6 +151,11 @@ def _says_more(finding: Finding, best: Finding) -> bool:
 
 def _is_explicit(finding: Finding) -> bool:
     return finding.cause not in causes() or causes()[finding.cause].role not in ("generic", "ending")
+
+
+def _is_end_of_all(finding: Finding) -> bool:
+    """Whether somebody ended the whole job: where one rank was late and something says why, for that reason."""
+    return finding.cause in causes() and causes()[finding.cause].role == "ending" and not _names(finding)
 
 
 def _names(finding: Finding) -> bool:
