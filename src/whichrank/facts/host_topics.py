@@ -16,20 +16,22 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "cpu-starved",
         re.compile(r"(?i)\bcpu\.max\b|\bcpuset\b|\bcpus?[-_ ](?:quota|limit|allowed|affinity|mask)|\baffinity\b"),
     ),
-    ("memlock-ulimit", re.compile(r"(?i)\bmemlock\b|\bmax locked memory\b")),
-    ("fd-limit", re.compile(r"(?i)\bnofile\b|\bopen files\b")),
+    ("memlock-ulimit", re.compile(r"(?i)\bmemlock\b|\bmax locked memory\b|\bulimit -l\b")),
+    ("fd-limit", re.compile(r"(?i)\bnofile\b|\bopen files\b|\bulimit -n\b")),
     ("shm-too-small", re.compile(r"(?i)/dev/shm\b|\bshm(?:[-_ ]size)?\b")),
-    ("mtu-mismatch", re.compile(r"(?i)\bmtu\b|\bping\b.*-s \d{4}|\bjumbo\b")),
+    ("mtu-mismatch", re.compile(r"(?i)\bmtu\b|\bping\b.*-s \d{4}(?:.*\bpacket loss\b)?|\bjumbo\b")),
     ("driver-mismatch", re.compile(r"(?i)\bdriver\b")),
+    ("nccl-version-mismatch", re.compile(r"(?i)\b(?:lib)?nccl\b(?!_)")),
     (
         "gpu-thermal-or-power",
         re.compile(r"(?i)\b(?:throttl\w*|power (?:cap|limit|brake)|hw[_ ]slowdown|clocks?[._ ]sm)\b"),
     ),
     ("pcie-degraded", re.compile(r"(?i)\bpcie\b|\blink width\b")),
 )
-"""Of several, the one just before what differs counts."""
+"""Of several, the one nearest to what differs counts."""
 _FEW = 3
-"""Words behind the topic."""
+"""Words between the topic and what differs."""
+CAUSES = frozenset({"wrong-environment", "cache-not-shared", *(cause for cause, _ in _TOPICS)})
 
 
 def cause_of(own: str, usual: str, line: str) -> str | None:
@@ -43,15 +45,22 @@ def cause_of(own: str, usual: str, line: str) -> str | None:
 
 
 def _away(topic: re.Pattern[str], own: str, line: str) -> int | None:
-    """How many words what differs stands behind the topic: a line may tell several things of a host."""
+    """How many words lie between the topic and what differs: a line may tell several things of a host."""
     if topic.search(own):
         return 0
-    words = own.split()
-    found = (
-        behind.index(word)
+    words = set(own.split())
+    found = [
+        away
         for match in topic.finditer(line)
-        for behind in [line[match.end() :].split()[:_FEW]]
-        for word in words
-        if word in behind
-    )
+        for away in (
+            0 if words & set(match[0].split()) else None,
+            _first(line[match.end() :].split()[:_FEW], words),
+            _first(line[: match.start()].split()[: -_FEW - 2 : -1], words),
+        )
+        if away is not None
+    ]
     return min(found, default=None) if own else 0 if topic.search(line) else None
+
+
+def _first(near: list[str], words: set[str]) -> int | None:
+    return next((away for away, word in enumerate(near) if word in words), None)

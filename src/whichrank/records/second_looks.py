@@ -51,12 +51,12 @@ class ClosestCause(Struct, frozen=True):
 
 
 class OddHost(Struct, frozen=True):
-    """A line of one host, and the line that all its peers have instead."""
+    """A line of one host, and the line that all its peers have instead, if they have one."""
 
     host: str
     cause: str
     ref: Ref
-    usual: Ref
+    usual: Ref | None
     peers: int
     """How many hosts print it, this one included."""
     category: str = ""

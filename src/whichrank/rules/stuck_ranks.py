@@ -92,8 +92,7 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
     )
     verb = "is" if len(ranks) == 1 else "are"
     message = (
-        f"{wording.culprits_text(case, ranks).capitalize()} {verb} {words}{at}{what}; "
-        f"{wording.ranks_text(waiting)} wait."
+        f"{wording.culprits_text(case, ranks).capitalize()} {verb} {words}{at}{what}; {wording.wait_text(waiting)}."
     )
     plain = first.by == "dumps" and first.activity.doing not in ("user", "evaluation")
     grade = Grade.PROVES if plain else Grade.SUPPORTS

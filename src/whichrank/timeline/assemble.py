@@ -38,7 +38,7 @@ from whichrank.timeline.identity.addresses import (
     with_beginnings,
     with_domains,
 )
-from whichrank.timeline.identity.even_blocks import note_even_blocks
+from whichrank.timeline.identity.even_blocks import note_even_blocks, note_gpus_alike
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.layouts import store_of
 from whichrank.timeline.identity.old_dumps import without_old
@@ -46,12 +46,13 @@ from whichrank.timeline.identity.own_words import note_named_nodes
 from whichrank.timeline.identity.places import with_ranks_of_places
 from whichrank.timeline.identity.rank_folders import with_ranks_of_folders
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
-from whichrank.timeline.identity.start_order import note_ended_workers, note_workers
+from whichrank.timeline.identity.start_order import note_ended_workers, note_looked_at, note_workers
 from whichrank.timeline.identity.tasks import with_tasks
 from whichrank.timeline.identity.who import (
     People,
     is_launcher,
     meet,
+    note_only_one_of_host,
     with_likely_ranks,
     with_ranks_of_only_group,
 )
@@ -98,10 +99,14 @@ def build_case(records: Iterable[Any]) -> Case:
     people = meet(dumped, world, nccl, ras, events, stacks, stated, hosts)
     note_workers(people, [r for r in pile if isinstance(r, HostState)])
     note_ended_workers(people, events)
+    note_looked_at(people, stacks, events)
     messages = without_failed_trials(read_by_others(pile))
     note_named_nodes(people, messages, host_names)
-    note_even_blocks(people)
     people.pods = pods_of_nodes(of_kind(pile, "host.PodPlace"))
+    store = store_of(r for r in stated if isinstance(r, Layout))
+    note_even_blocks(people, {*_hosts_in(pile), store} - {""})
+    note_gpus_alike(people)
+    note_only_one_of_host(people, stacks)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in of_kind(pile, "host.HostClock")}
     return Case(
@@ -127,7 +132,7 @@ def build_case(records: Iterable[Any]) -> Case:
         handling=_handled(stacks, people),
         set_aside=_aside([*run.aside, *old], run.unplaced),
         has_dumps=lineup is not None,
-        store=store_of(r for r in stated if isinstance(r, Layout)),
+        store=store,
         host_names=host_names,
         looped_hosts=hosts_on_loopback(of_kind(told, "host.HostName")),
         headed_hosts=headed,

@@ -76,6 +76,8 @@ def choose(
         return Choice(verdict, tuple(standing), hypotheses=weighed)
     best = telling.root()
     sure, root = telling.sure(best), _placed(best, telling)
+    if observed == "hang" and _says_why_late(root):
+        root = replace(root, category="hang")  # so late that the others gave up
     rest = [f for f in standing if f is not best]
     followers = {i: (0,) for i, f in enumerate(rest, 1) if _follows(f, root)}
     readings = [rest[i - 1] for i in followers]
@@ -111,11 +113,13 @@ class _Weighed(tuple[Finding, ...]):
             if earlier:
                 best = min(earlier, key=lambda f: (f.onset_ns, *self.order(f)))
         best = min((f for f in self if _says_more(f, best)), key=self.order, default=best)
-        if best.cause == "straggler" or _is_end_of_all(best):
+        if best.cause == "straggler" or _is_end_of_all(best) or _gave_up_slow(best):
             found = (best,) if best.cause == "straggler" else (f for f in self if f.cause == "straggler")
             late = {f.subject.ranks for f in found if f.subject.ranks}
-            why = [f for f in self if _says_why_late(f) and late == {f.subject.ranks}]
-            best = min(why, key=self.order, default=best)
+            why = (f for f in self if _says_why_late(f))
+            fitting = [f for f in why if late == {f.subject.ranks} or (not late and _explains_slowness(f, best))]
+            hangs = [f for f in self if _is_end_of_all(best) and _was_seen_to_hang(f)]
+            best = min(fitting or hangs, key=self.order, default=best)
         if _names(best):
             return best
         same = (f for f in self if _same(f, best) and _names(f) and f.grade >= Grade.SUPPORTS)
@@ -156,6 +160,22 @@ def _is_explicit(finding: Finding) -> bool:
 def _is_end_of_all(finding: Finding) -> bool:
     """Whether somebody ended the whole job: where one rank was late and something says why, for that reason."""
     return finding.cause in causes() and causes()[finding.cause].role == "ending" and not _names(finding)
+
+
+def _was_seen_to_hang(finding: Finding) -> bool:
+    """Whether somebody looked at the ranks and one of them held up the others: that is why the job was ended."""
+    return finding.category == "hang" and finding.kind in ("stacks", "records") and bool(finding.subject.ranks)
+
+
+def _gave_up_slow(finding: Finding) -> bool:
+    """Whether the program, or who watches it, ended the job because it was slow."""
+    return finding.cause == "rank-exception" and finding.category == "slow"
+
+
+def _explains_slowness(finding: Finding, best: Finding) -> bool:
+    """Whether it says why a job was slow of which somebody says so."""
+    complained = _gave_up_slow(best) or finding.severity == "error"
+    return complained and finding.category == "slow" and finding.grade >= Grade.SUPPORTS
 
 
 def _names(finding: Finding) -> bool:

@@ -9,28 +9,35 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
-from whichrank.facts.host_topics import cause_of
+from whichrank.facts.host_topics import CAUSES, cause_of
+from whichrank.facts.messages import recognise
+from whichrank.facts.slowness import complains
 from whichrank.facts.taxonomy import causes
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.model.verdict import Verdict
 from whichrank.records.second_looks import OddHost
-from whichrank.timeline.identity.who import People
+from whichrank.timeline.identity.who import People, by_short_name, host_in_name, short_name
 
 _LARGEST, _END = 1 << 19, 1 << 17
 """Of a longer file its beginning and its end are read."""
 _FILES, _LINES, _LONGEST = 32, 2_000, 400
 """What is looked at: hosts say it at the start, and together. Of a file per rank no line stands beside its peers."""
-_FIRST_WORDS = 4
-"""The name stands among them."""
+_FIRST_WORDS, _LAST_WORDS = 4, 12
+"""The name stands among the first; that of a host that is known elsewhere may stand further behind."""
+_SHAPE = 120
+"""Characters of a line, without its numbers, by which lines of two files are the same."""
+_OF_RANKS = re.compile(r"(?i)rank|gpu|cuda|attempt|step|epoch|std(?:out|err)")
+"""What has a number and is no host."""
 _HOSTS = 3
 _MOST_HOSTS = 512
 _STAMP = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S*\]?\s*|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s+")
@@ -39,20 +46,28 @@ _COUNTED = re.compile(r"\d+")
 _NUMBER = re.compile(r"\W*(\d+(?:\.\d+)?)[A-Za-z%/]{0,6}\W*")
 _PATH = re.compile(r"/(?!dev/)[\w.-]{2,}(?:/[\w.-]+)*[:,]?")
 _ERROR = re.compile(r"(?:Error|Exception)\b|(?i:\b(?:no such file|not found|missing|failed)\b)")
-_SLOW = re.compile(
-    r"(?i)\b(?:slow(?:er|ly)?|slo|below (?:the )?(?:reference|baseline|target|budget)|(?:above|over) budget)\b"
-)
 _FINISHED = 0.7
 """Of a run that said that it ended well, nothing is looked for."""
 _SYMPTOMS = (
     "unknown", "rank-exception", "rank-native-crash", "size-mismatch", "straggler", "conditional-collective",
     "collective-order",
 )  # fmt: skip
+_FAR = 100
+"""Times a number that no two hosts have alike: clocks that are off by minutes, not by microseconds."""
 _APART = 1.5
 """Numbers that lie closer together than this are measurements, and differ everywhere."""
 
 
+class _Text(NamedTuple):
+    """A file: the lines at its beginning with their numbers, and those at its end."""
+
+    label: str
+    lines: list[tuple[int, str]]
+    last: list[str]
+
+
 class _Said(NamedTuple):
+    source: str
     number: int
     name: str
     words: tuple[str, ...]
@@ -71,12 +86,22 @@ class _Difference(NamedTuple):
 
 
 def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[OddHost]:
-    """The lines in which exactly one host differs from all its peers, and that tell of a known cause."""
-    if not _leaves_open(verdict):
+    """The lines in which exactly one host differs from all its peers, and that tell of a known cause: any where the
+    verdict leaves the cause open, else those of its cause that tell which host it is about."""
+    is_open = _leaves_open(verdict)
+    if not is_open and (verdict.culprits.hosts or verdict.category == "healthy" or verdict.cause not in CAUSES):
         return []
-    files = islice(items, _FILES)
-    found = [replace(odd, category=verdict.category) for item in files for odd in _in_file(item, verdict)]
-    return [replace(odd, in_error=odd.in_error or _is_of(odd.host, people, verdict)) for odd in found]
+    texts = [text for item in islice(items, _FILES) if (text := _text_of(item)) is not None]
+    slow = [line for text in texts for line in text.last if complains(line)]
+    if verdict.cause == "healthy" and not slow:
+        return []
+    errors = [line for text in texts for line in text.last if _ERROR.search(line)]
+    found = [odd for odd in _all_odd(texts, people) if is_open or odd.cause == verdict.cause]
+    category = "slow" if slow and verdict.category != "hang" else verdict.category
+    return [
+        replace(odd, category=category, in_error=_is_in(odd, errors) or _is_of(odd.host, people, verdict))
+        for odd in found
+    ]
 
 
 def _leaves_open(verdict: Verdict) -> bool:
@@ -92,42 +117,64 @@ def _is_of(host: str, people: People, verdict: Verdict) -> bool:
     return bool(ranks) and ranks <= set(people.ranks_on(host))
 
 
-def _in_file(item: Item, verdict: Verdict) -> Iterator[OddHost]:
+def _is_in(odd: OddHost, errors: Iterable[str]) -> bool:
+    """Whether an error of the job names a path of the line."""
+    paths = [word.rstrip(":,") for word in odd.ref.quote.split() if _PATH.fullmatch(word)]
+    return any(path in line for path in paths for line in errors)
+
+
+def _text_of(item: Item) -> _Text | None:
     try:
         data, (_, end) = item.head(_LARGEST), tail(item, _END)
     except OSError:
-        return
+        return None
     if not is_text(data[:4096]):
-        return
+        return None
     lines = [(number, _text(line)) for number, line in enumerate(data.split(b"\n")[:_LINES], 1)]
-    last = [_text(line) for line in end[-_END:].split(b"\n")]
-    if verdict.cause == "healthy" and not any(map(_SLOW.search, last)):
-        return
-    errors = [line for line in last if _ERROR.search(line)]
-    for said in _families(lines):
-        for odd in _odd(item.label, said):
-            paths = [word.rstrip(":,") for word in odd.ref.quote.split() if _PATH.fullmatch(word)]
-            yield replace(odd, in_error=any(path in line for path in paths for line in errors))
+    return _Text(item.label, lines, [_text(line) for line in end[-_END:].split(b"\n")])
 
 
 def _text(line: bytes) -> str:
     return line[:_LONGEST].decode("utf-8", "replace")
 
 
-def _families(lines: Sequence[tuple[int, str]]) -> list[list[_Said]]:
+def _all_odd(texts: Sequence[_Text], people: People) -> list[OddHost]:
+    families = _families(texts)
+    known = {short_name(host) for host in people.hosts()}
+    peers = known.union(*(_alike(said) for said in families.values()))
+    found = [odd for said in (*families.values(), *_behind(texts, peers)) for odd in _odd(said, peers)]
+    return found or list(_in_own_files(texts, people))
+
+
+def _families(texts: Iterable[_Text]) -> dict[tuple[str, ...], list[_Said]]:
     """The lines behind each way to begin with a name."""
     families: dict[tuple[str, ...], list[_Said]] = defaultdict(list)
-    for number, line in lines:
-        words = tuple(_STAMP.sub("", line).split())
-        for at, word in enumerate(words[:_FIRST_WORDS]):
-            named = _NAMED.fullmatch(word)
-            if named and len(words) > at + 1:
-                key = (*words[:at], named["before"], named["behind"])
-                families[key].append(_Said(number, named["name"], words[at + 1 :], line.strip()))
-    return list(families.values())
+    for text in texts:
+        for number, line in text.lines:
+            words = tuple(_STAMP.sub("", line).split())
+            for at, word in enumerate(words[:_FIRST_WORDS]):
+                named = _NAMED.fullmatch(word)
+                if named and len(words) > at + 1:
+                    key = (*words[:at], named["before"], named["behind"])
+                    name = short_name(named["name"])
+                    families[key].append(_Said(text.label, number, name, words[at + 1 :], line.strip()))
+    return families
 
 
-def _peers(said: Sequence[_Said]) -> set[str]:
+def _behind(texts: Iterable[_Text], peers: Collection[str]) -> Iterable[list[_Said]]:
+    """The lines in which the name of a known host stands further behind: what one host says of each of the others."""
+    families: dict[tuple[str, ...], list[_Said]] = defaultdict(list)
+    for text in texts if peers else ():
+        for number, line in text.lines:
+            words = tuple(_STAMP.sub("", line).split())
+            for at, word in enumerate(words[_FIRST_WORDS:_LAST_WORDS], _FIRST_WORDS):
+                named = _NAMED.fullmatch(word)
+                if named and len(words) > at + 1 and (name := short_name(named["name"])) in peers:
+                    families[words[:at]].append(_Said(text.label, number, name, words[at + 1 :], line.strip()))
+    return families.values()
+
+
+def _alike(said: Sequence[_Said]) -> set[str]:
     """The names of several hosts of one kind, which begin at least two lines that are otherwise the same."""
     names: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for each in said:
@@ -135,8 +182,7 @@ def _peers(said: Sequence[_Said]) -> set[str]:
     shared = [those for those in names.values() if len(those) >= _HOSTS - 1]
     peers = set().union(*shared) if len(shared) > 1 else set()
     kinds = Counter(map(_kind, peers))
-    peers = {name for name in peers if kinds[_kind(name)] > 1}
-    return peers if _HOSTS <= len(peers) <= _MOST_HOSTS else set()
+    return {name for name in peers if kinds[_kind(name)] > 1 and not _OF_RANKS.search(name)}
 
 
 def _kind(name: str) -> str:
@@ -144,8 +190,8 @@ def _kind(name: str) -> str:
     return _COUNTED.sub("", name)[:-1]
 
 
-def _odd(label: str, said: Sequence[_Said]) -> Iterator[OddHost]:
-    peers = _peers(said)
+def _odd(said: Sequence[_Said], peers: Collection[str]) -> Iterator[OddHost]:
+    """What one of the hosts that begin these lines says otherwise, topic by topic."""
     topics: dict[tuple[str, int], dict[str, _Said]] = defaultdict(dict)
     seen: Counter[tuple[str, str]] = Counter()
     for each in said:
@@ -153,16 +199,56 @@ def _odd(label: str, said: Sequence[_Said]) -> Iterator[OddHost]:
             topic = _COUNTED.sub("#", each.words[0])
             topics[topic, seen[each.name, topic]][each.name] = each
             seen[each.name, topic] += 1
-    for by_host in topics.values():
-        found = _one_that_differs(by_host) if by_host.keys() == peers else None
+    hosts = {name for name, _ in seen}
+    if not _HOSTS <= len(hosts) <= _MOST_HOSTS:
+        return
+    for by_host in (*topics.values(), *_lone(said, peers, hosts)):
+        found = _one_that_differs(by_host) if by_host.keys() == hosts else None
         cause = cause_of(found.own, found.usual, found.said.text) if found is not None else None
         if found is not None and cause is not None:
             peer = next(each for each in by_host.values() if each is not found.said)
-            yield OddHost(found.said.name, cause, _quoted(label, found.said), _quoted(label, peer), len(peers))
+            yield OddHost(found.said.name, cause, _quoted(found.said), _quoted(peer), len(hosts))
 
 
-def _quoted(label: str, said: _Said) -> Ref:
-    return Ref(label, f"line {said.number}", said.text[:300], None, said.name)
+def _lone(said: Sequence[_Said], peers: Collection[str], hosts: Collection[str]) -> Iterator[dict[str, _Said]]:
+    """The only line of every host, whatever it begins with: `node3 /dev/sda1 ext4 /` beside `node1 nas:/data nfs4`."""
+    of_hosts = [each for each in said if each.name in peers]
+    if len(of_hosts) == len(hosts) and len({_COUNTED.sub("#", each.words[0]) for each in of_hosts}) > 1:
+        yield {each.name: each for each in of_hosts}
+
+
+def _in_own_files(texts: Sequence[_Text], people: People) -> Iterator[OddHost]:
+    """A hint that stands in the file of one host, of several that are otherwise written alike."""
+    names = {text.label: name for text in texts if (name := _host_of_file(text.label, texts, people))}
+    shapes: dict[str, set[str]] = defaultdict(set)
+    for text in texts:
+        for _, line in text.lines if text.label in names else ():
+            shapes[_COUNTED.sub("#", line)[:_SHAPE]].add(text.label)
+    alike = {label for labels in shapes.values() if len(labels) >= _HOSTS for label in labels}
+    if not _HOSTS <= len(alike) <= _MOST_HOSTS:
+        return
+    for text in (text for text in texts if text.label in alike):
+        for number, line in text.lines:
+            if shapes[_COUNTED.sub("#", line)[:_SHAPE]] != {text.label}:
+                continue
+            hints = [s for s, _ in recognise(line) if s.role == "hint" and s.cause in CAUSES]
+            if hints:
+                ref = Ref(text.label, f"line {number}", line.strip()[:300], None, names[text.label])
+                yield OddHost(names[text.label], hints[0].cause, ref, None, len(alike))
+                break
+
+
+def _host_of_file(label: str, texts: Sequence[_Text], people: People) -> str | None:
+    """The host whose file it is: by its name, or as one of several files whose names differ in a number alone."""
+    if (host := host_in_name(label, by_short_name(people.hosts()))) is not None:
+        return host
+    stem = PurePosixPath(label).name.partition(".")[0]
+    fellows = sum(_kind(stem) == _kind(PurePosixPath(text.label).name.partition(".")[0]) for text in texts)
+    return stem if fellows >= _HOSTS and stem[-1:].isdigit() and not _OF_RANKS.search(stem) else None
+
+
+def _quoted(said: _Said) -> Ref:
+    return Ref(said.source, f"line {said.number}", said.text[:300], None, said.name)
 
 
 def _one_that_differs(by_host: dict[str, _Said]) -> _Difference | None:
@@ -179,8 +265,19 @@ def _in_places(mine: Sequence[str], others: Sequence[Sequence[str]]) -> tuple[li
     """Word by word, where all lines have as many: what it has, and what all others have there."""
     if any(len(words) != len(mine) for words in others):
         return None
-    places = [at for at, word in enumerate(mine) if len({o[at] for o in others}) == 1 and others[0][at] != word]
+    places = [
+        at for at, word in enumerate(mine) if word not in (words := {o[at] for o in others}) and _apart(word, words)
+    ]
     return [mine[at] for at in places], [others[0][at] for at in places]
+
+
+def _apart(mine: str, others: set[str]) -> bool:
+    """Whether all others say the same, or numbers of which this one is far from every other."""
+    if len(others) == 1:
+        return True
+    numbers = [_NUMBER.fullmatch(word) for word in (mine, *others)]
+    values = [abs(float(number[1])) for number in numbers if number]
+    return len(values) == len(others) + 1 and (values[0] > _FAR * max(values[1:]) or _FAR * values[0] < min(values[1:]))
 
 
 def _among_all(mine: Sequence[str], others: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:

@@ -35,6 +35,7 @@ import re
 from msgspec.structs import replace
 
 from whichrank.facts.messages import signatures
+from whichrank.facts.slowness import complains
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.launchers import ProcessExit
 from whichrank.records.events.processes import Traceback
@@ -130,6 +131,10 @@ def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
     verb = "raised" if first else "also raised"
     who, rest = building.who(case, ranks, signs), building.others(case, ranks)
     message = f"{who} {verb} {building.short(signs[0].ref.quote)}{place}{rest}."
+    if first and complains(signs[0].ref.quote):
+        # Who measures that the job is slow is not who makes it slow.
+        message = f"The program gave up because it was too slow: {building.short(signs[0].ref.quote)}{place}."
+        return building.found(case, replace(_CLAIM, category="slow"), signs, message, Grade.SUPPORTS, ())
     sure = Grade.PROVES if statements.ranks_of(signs) else Grade.SUPPORTS
     sure = Grade.HINTS if not first or exceptions.only_logged(case) else sure
     return building.found(case, _CLAIM, signs, message, sure, ranks)

@@ -99,7 +99,7 @@ def _compare(case: Case, name: str, told: list[_Environment]) -> Finding | None:
         return None
     (common, most), (_, second) = counts.most_common(2)
     odd = [each for each in told if _effective(name, each) != common] if most > second else []
-    ranks = tuple(sorted(rank for each in odd for rank in each.ranks))
+    ranks = tuple(sorted({rank for each in odd for rank in _with_fellows(case, each, told)}))
     hosts = tuple(sorted({each.host for each in odd if each.host and not each.ranks}))
     of_ranks = all(len(each.ranks) == 1 for each in told)
     shown = ", ".join(f"{_quoted(value)} on {count}" for value, count in counts.most_common(4))
@@ -118,6 +118,13 @@ def _compare(case: Case, name: str, told: list[_Environment]) -> Finding | None:
         fix=(f"Set {name} from one place for all ranks, or nowhere.",),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
     )
+
+
+def _with_fellows(case: Case, odd: _Environment, told: list[_Environment]) -> tuple[int, ...]:
+    """Its ranks, with all others of its host where each host was asked through one rank: they start from one shell."""
+    hosts = [each.host for each in told]
+    alone = None not in hosts and len(set(hosts)) == len(hosts) and all(len(each.ranks) == 1 for each in told)
+    return case.people.ranks_on(odd.host) or odd.ranks if alone and odd.host else odd.ranks
 
 
 def _effective(name: str, told: _Environment) -> str | None:

@@ -44,18 +44,36 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _finding(case: Case, odd: OddHost) -> Finding:
     slow = causes()[odd.cause].usual_category == "slow"
+    others = f"while none of the other {odd.peers - 1} hosts does"
+    message = f"{odd.host} alone prints “{odd.ref.quote[:140]}”, {others}."
+    if odd.usual is not None:
+        message = (
+            f"{odd.host} differs from its {odd.peers - 1} peers: “{odd.ref.quote[:140]}”, where they say "
+            f"“{odd.usual.quote[:140]}”."
+        )
     return Finding(
         code=CODE,
         cause=odd.cause,
         category=cast("Category", "slow" if slow else odd.category),
-        severity="warning" if slow else "error",
+        severity="warning" if slow and odd.category != "slow" else "error",
         grade=Grade.PROVES if odd.in_error else Grade.SUPPORTS,
         kind="host",
-        subject=Subject(ranks=case.people.ranks_on(odd.host), hosts=(odd.host,)),
-        message=(
-            f"{odd.host} differs from its {odd.peers - 1} peers: “{odd.ref.quote[:140]}”, where they say "
-            f"“{odd.usual.quote[:140]}”."
-        ),
-        evidence=(odd.ref, odd.usual),
+        subject=Subject(ranks=case.people.ranks_on(odd.host) or _speaking(case, odd), hosts=(odd.host,)),
+        message=message,
+        evidence=(odd.ref, odd.usual) if odd.usual is not None else (odd.ref,),
         fix=(f"Set up {odd.host} like its peers.", *fix(odd.cause)),
     )
+
+
+def _speaking(case: Case, odd: OddHost) -> tuple[int, ...]:
+    """The ranks that write into the file of that host, and into no other."""
+    if odd.usual is not None:
+        return ()
+    speakers: dict[str, set[int]] = {}
+    for progress in case.progress:
+        speakers.setdefault(progress.source, set()).update(progress.rank[progress.rank >= 0].tolist())
+    for event in case.log_events:
+        if event.rank is not None:
+            speakers.setdefault(event.ref.source, set()).add(event.rank)
+    elsewhere = (ranks for source, ranks in speakers.items() if source != odd.ref.source)
+    return tuple(sorted(speakers.get(odd.ref.source, set()).difference(*elsewhere)))

@@ -38,7 +38,7 @@ from whichrank.records.hardware import KernelEvent
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import kernel_events
+from whichrank.timeline.job_state import deaths, kernel_events
 
 CODE = "CUDA160"
 CAUSE = "xid-application-fault"
@@ -125,9 +125,10 @@ def _of_this_job(case: Case, event: KernelEvent) -> bool:
 
 
 def _failed_before(case: Case, event: KernelEvent) -> bool:
-    """Whether a rank had raised an exception by then that is not of its GPU."""
+    """Whether a rank had raised an exception by then that is not of its GPU, or had died: others are ended after it."""
     raised = [e.time_ns for e in case.events(Traceback) if e.time_ns is not None and not e.ignored]
-    return bool(raised) and event.time_ns is not None and min(raised) < event.time_ns
+    died = [d.sign.time_ns for d in deaths.deaths(case) if d.sign.time_ns is not None and not d.by_launcher]
+    return event.time_ns is not None and any(time < event.time_ns for time in (*raised, *died))
 
 
 def _reading(

@@ -11,7 +11,8 @@ looks old at once. Certificates and leases fail in the same way.
 ## How it decides
 The words of chronyd, ntpd, `chronyc tracking` or `timedatectl` about a host. An offset of a second or more counts, and
 so does, less, a clock that nothing sets. Where the rendezvous dropped agents of such hosts and of no others, an offset
-proves it; elsewhere an offset is a hint, if the clock of another host is said to be right.
+proves it. So does one of 15 s or more, after which torch takes an agent for dead, where agents met in different rounds.
+Elsewhere an offset is a hint, if the clock of another host is said to be right.
 
 ## Example
 `chronyd[811]: System clock wrong by 412.118843 seconds` on node3, and `the node(s) 'node3_2870_0' have been removed
@@ -33,11 +34,15 @@ from whichrank.records.host import TimeService
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
 from whichrank.timeline.identity.who import short_name
-from whichrank.timeline.job_state import kernel_events
+from whichrank.timeline.job_state import kernel_events, statements
 
 CODE = "HOST158"
 CAUSE = "clock-skew"
 
+_DEAD_S = 15.0
+"""torch drops an agent whose last heartbeat looks older than three intervals of 5 s (dynamic_rendezvous.py)."""
+_CONFUSED = "mismatch in rank count from procs"
+"""What NCCL says where agents have met in different rounds."""
 _WRONG_S = 1.0
 """chronyd mentions an offset from one second on (logchange); agents count heartbeats in seconds."""
 
@@ -56,7 +61,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     others = {short_name(one.host) for one in told if one.host} - set(hosts)
     if not clearly or not others or not kernel_events.failed(case):
         return []
-    return [_finding(case, wrong, tuple(clearly), Grade.HINTS)]
+    dead = any((one.wrong_s or 0.0) >= _DEAD_S for one in wrong)
+    at_start = not any(len(progress) > 1 for progress in case.progress)
+    confused = dead and at_start and (case.events(RendezvousError) or statements.said_by_nccl(case, _CONFUSED))
+    return [_finding(case, wrong, tuple(clearly), Grade.PROVES if confused else Grade.HINTS)]
 
 
 def _finding(case: Case, wrong: list[TimeService], hosts: tuple[str, ...], grade: Grade) -> Finding:

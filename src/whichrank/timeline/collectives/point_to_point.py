@@ -19,7 +19,7 @@ from whichrank.records.dump import Frame
 from whichrank.records.events.collectives import MESSAGES, RECEIVES, SENDS, InOperation
 from whichrank.records.outline import Outline
 from whichrank.records.stack import ProcessStack, is_user_frame, main_thread
-from whichrank.timeline.collectives.channels import direction
+from whichrank.timeline.collectives.channels import direction, in_batch
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -56,7 +56,26 @@ def sitting(case: Case) -> dict[int, InOperation]:
         if rank not in found and activity.collective in SENDS | RECEIVES:
             stamped = _stamped_message(case, rank, activity)
             found |= {rank: stamped} if stamped is not None else {}
+    for rank in {event.peer for event in found.values()} - found.keys():
+        queued = _queued_message(case, rank) if rank is not None and case.has_dumps else None
+        if queued is not None and queued.peer in found:
+            found[queued.rank or 0] = queued
     return found
+
+
+def _queued_message(case: Case, rank: int) -> InOperation | None:
+    """The message that a rank's GPU waits for while its host went on: the first of its operations that is open."""
+    lineup = case.lineup
+    row = next((row for row in lineup.rows(rank) if not lineup.done[row]), None) if lineup is not None else None
+    if lineup is None or row is None or not lineup.p2p[row] or in_batch(lineup, row):
+        return None
+    call, members = lineup.call_of(row), lineup.group_of(row).members
+    way = direction(call.op)
+    if way is None or max(way[1:]) >= len(members):
+        return None
+    ref = Ref(lineup.sources[rank][0], f"{lineup.locator} {lineup.record[row]}", call.op, rank)
+    word = "to" if way[0] == "send" else "from"
+    return InOperation(ref=ref, rank=rank, op=way[0], word=word, peer=members[way[2]], ranks=tuple(members))
 
 
 def _stamped_message(case: Case, rank: int, activity: Activity) -> InOperation | None:
@@ -188,6 +207,8 @@ def _past(case: Case, members: list[int]) -> int | None:
     """Of two ranks the one that is further on: by the steps that they have made, else by where they are in the code."""
     if len(members) != 2 or not set(members) <= set(case.stacks):
         return None
+    if _host_went_on(case, members):
+        return None
     one, other = members
     paths = _path(case.stacks[one]), _path(case.stacks[other])
     order = (0 if _are_roles(case.outline, *paths) else _compare(*paths)) or _by_loops(case.outline, *paths)
@@ -200,6 +221,11 @@ def _past(case: Case, members: list[int]) -> int | None:
     elif _comes_round(case, *paths):
         return None
     return None if order == 0 else one if order > 0 else other
+
+
+def _host_went_on(case: Case, members: Sequence[int]) -> bool:
+    """Whether one of them only waits on its GPU: where its host is says nothing of the message."""
+    return any(rank in case.activities and case.activities[rank].collective not in MESSAGES for rank in members)
 
 
 def _are_roles(lines: Outline, mine: list[Frame], theirs: list[Frame]) -> bool:
@@ -276,7 +302,12 @@ def _of_two_kinds(case: Case, members: list[int]) -> bool:
     two neighbours with the same code."""
     sits = sitting(case)
     places = [case.activities[rank].place for rank in members if rank in case.activities]
-    if len(members) != 2 or len(places) != 2 or len({sits[rank].op in SENDS for rank in members}) != 1:
+    if (
+        _host_went_on(case, members)
+        or len(members) != 2
+        or len(places) != 2
+        or len({sits[rank].op in SENDS for rank in members}) != 1
+    ):
         return False
     functions = {(place.file, place.function) for place in places if place is not None}
     return len(functions) == 2

@@ -1,6 +1,6 @@
-"""Workers by the order in which their launcher has them: torchrun starts its local ranks one by one, so their pids are
-in that order; DeepSpeed's launcher ends all of its processes in the order of their local ranks (`sigkill_handler` in
-deepspeed/launcher/launch.py)."""
+"""Workers by the order in which their launcher has them: torchrun, and who spawns, start local ranks one by one, so
+their pids are in that order; DeepSpeed's launcher ends all of its processes in the order of their local ranks
+(`sigkill_handler` in deepspeed/launcher/launch.py)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event
 from whichrank.records.events.launchers import ElasticSignal
 from whichrank.records.host import HostProcess, HostState
-from whichrank.timeline.identity.who import People, short_name
+from whichrank.records.stack import ProcessStack
+from whichrank.timeline.identity.who import People, is_launcher, short_name
 
 _LAUNCHER = late(r"(?:\btorchrun|torch\.distributed\.(?:run|launch))\b")
 _WORKERS = late(r"--nproc[-_]per[-_]node[= ](\d{1,4})\b")
 _NODES = late(r"--nnodes[= ](?!1(?:\s|$))\S")
+_SPREAD = 16
+"""Pids for each rank: processes that were started in a row have pids that lie closer together."""
 
 
 def note_workers(people: People, states: Iterable[HostState]) -> None:
@@ -44,6 +47,23 @@ def note_ended_workers(people: People, events: Iterable[Event]) -> None:
             continue
         for local, pid in enumerate(pids):
             people.note(by_local[local], pid=pid)
+
+
+def note_looked_at(people: People, stacks: Iterable[ProcessStack], events: Iterable[Event]) -> None:
+    """Say whose pid is which rank, where the stacks are those of all ranks, of one command on one host."""
+    bare = [stack for stack in stacks if not is_launcher(stack)]
+    pids = sorted({stack.pid for stack in bare if stack.pid is not None})
+    one_command = len({stack.command for stack in bare}) == 1 and bool(bare[0].command)
+    hosts = people.hosts() | {short_name(stack.host) for stack in bare if stack.host}
+    ended = {event.target_pid for event in events if isinstance(event, ElasticSignal) and event.what == "closing"}
+    world = people.world or (len(pids) if ended == set(pids) else 0)
+    told = any(stack.rank is not None or stack.local_rank is not None for stack in bare)
+    told = told or any(process.pid is not None for process in people.by_rank.values())
+    if told or not one_command or len(hosts) > 1 or not 1 < len(pids) == world or len(bare) != len(pids):
+        return
+    if pids[-1] - pids[0] < _SPREAD * len(pids):
+        for rank, pid in enumerate(pids):
+            people.note(rank, pid=pid)
 
 
 def _workers(launcher: HostProcess, processes: Iterable[HostProcess]) -> list[HostProcess]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
-from whichrank.model.host_lists import by_numbers
 from whichrank.model.late_pattern import late
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, ProcessExit
@@ -185,10 +184,6 @@ def meet(
     _by_place_in_group(people, stacks)
     _by_local_ranks(people, stacks)
     _last_one_left(people, stacks)
-    known = {*hosts, *(s.host for s in stacks if s.host), *(e.host for e in events if e.host)}
-    _last_host_left(people, known | {launched.store_of(launches)})
-    _built_alike(people)
-    _only_one_of_host(people, stacks)
     return people
 
 
@@ -294,53 +289,7 @@ def is_launcher(stack: ProcessStack) -> bool:
     return thread is not None and any("/elastic/agent/" in frame.file for frame in thread.frames)
 
 
-def _last_host_left(people: People, hosts: Iterable[str]) -> None:
-    """One host without ranks, called like the others, as many ranks without a host as each of them has, and names that
-    are in the order of the ranks with it."""
-    blocks = _blocks(people)
-    families = {family(host) for host in blocks}
-    free = {name: host for host in hosts if (name := short_name(host)) not in blocks and family(host) in families}
-    ranks = [rank for rank in range(people.world) if people.host_of(rank) is None]
-    sizes = {len(block) for block in blocks.values()}
-    if len(blocks) < 2 or len(free) != 1 or len(families) != 1 or sizes != {len(ranks)}:
-        return
-    (name,) = free
-    ordered = sorted({**blocks, name: ranks}.items(), key=lambda item: item[1][0])
-    in_order = [host for host, _ in ordered] == sorted((host for host, _ in ordered), key=by_numbers)
-    if in_order and [rank for _, block in ordered for rank in block] == list(range(people.world)):
-        for rank in ranks:
-            people.note(rank, host=free[name])
-
-
-def _built_alike(people: People) -> None:
-    """The GPUs of a host of which nothing is told, where all other hosts give them to their ranks in the same way."""
-    blocks = _blocks(people)
-    told = {
-        host: tuple((people.by_rank[rank].gpu, people.by_rank[rank].bus_id) for rank in block)
-        for host, block in blocks.items()
-    }
-    bare = {host for host, gpus in told.items() if set(gpus) == {(None, None)}}
-    layouts = {gpus for host, gpus in told.items() if host not in bare}
-    if not bare or len(told) - len(bare) < 2 or len(layouts) != 1:
-        return
-    (layout,) = layouts
-    for host in bare:
-        if len(blocks[host]) == len(layout):
-            for rank, (gpu, bus_id) in zip(blocks[host], layout, strict=True):
-                people.note(rank, gpu=gpu, bus_id=bus_id)
-
-
-def _blocks(people: People) -> dict[str, list[int]]:
-    """The ranks of each host, in order."""
-    blocks: dict[str, list[int]] = {}
-    for rank in sorted(people.by_rank):
-        host = people.host_of(rank)
-        if host is not None and host != "localhost":
-            blocks.setdefault(short_name(host), []).append(rank)
-    return blocks
-
-
-def _only_one_of_host(people: People, stacks: Sequence[ProcessStack]) -> None:
+def note_only_one_of_host(people: People, stacks: Sequence[ProcessStack]) -> None:
     """A host with one rank of the job and one process that was looked at: they belong together."""
     unknown: dict[str, set[int]] = {}
     for stack in stacks:

@@ -167,6 +167,7 @@ _USER_SIGNS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
 )
 _BLOCKED: tuple[Doing, ...] = ("data", "checkpoint", "preprocessing", "storage")
 """What a rank that sleeps in it holds the others up with."""
+_PRIMITIVES = frozenset({"threading.py", "queue.py", "queues.py", "synchronize.py", "subprocess.py", "popen_fork.py"})
 _STEPS = frozenset({"__next__", "__iter__"})
 """What a training loop iterates over is its data."""
 _STORAGE = re.compile(
@@ -218,16 +219,24 @@ def in_native_code(stack: ProcessStack) -> bool:
 def at_one_line(activities: Mapping[int, Activity], stacks: Mapping[int, ProcessStack]) -> dict[int, Activity]:
     """The same, where most ranks came by one way to one line, below which they are in C code, and others did not: those
     wait for their GPUs, and so does everybody else who is in C code, unless the code says that it does something else.
-    No frame of Python shows it: `loss.item()` has none. As few as two are enough where all others are blocked."""
+    No frame of Python shows it: `loss.item()` has none. As few as two are enough where all others are blocked, of two
+    ranks one."""
     native = {rank: way(stacks[rank]) for rank in activities if in_native_code(stacks[rank])}
     (crowd, most), *_ = Counter(native.values()).most_common(1) or [((), 0)]
-    if most < 2 or most == len(activities):
+    if most < min(2, len(activities) - 1) or most == len(activities):
         return dict(activities)
-    others = [activity for rank, activity in activities.items() if native.get(rank) != crowd]
-    if most * 2 <= len(activities) and not all(a.idle and a.doing in _BLOCKED for a in others):
+    others = {rank: activity for rank, activity in activities.items() if native.get(rank) != crowd}
+    blocked = all(a.idle and (a.doing in _BLOCKED or _in_primitive(stacks[rank])) for rank, a in others.items())
+    if most * 2 <= len(activities) and not blocked:
         return dict(activities)
     waits = {rank for rank, way in native.items() if way == crowd or activities[rank].doing == "user"}
     return {r: replace(a, doing="waiting", presumed=True) if r in waits else a for r, a in activities.items()}
+
+
+def _in_primitive(stack: ProcessStack) -> bool:
+    """Whether the main thread sleeps in a lock, queue or pipe of Python's own, in which no GPU is waited for."""
+    thread = main_thread(stack)
+    return thread is not None and bool(thread.frames) and thread.frames[0].file.rsplit("/", 1)[-1] in _PRIMITIVES
 
 
 def way(stack: ProcessStack) -> tuple[tuple[str, int], ...]:

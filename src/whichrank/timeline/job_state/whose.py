@@ -7,12 +7,13 @@ first, who did not come) points at one rank of that host, that is the rank the f
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Finding, Subject
+from whichrank.model.findings import Finding, Gpu, Subject
 from whichrank.model.grades import Grade
 from whichrank.model.late_pattern import late
 from whichrank.records.events.communication import NcclError
@@ -43,6 +44,8 @@ _OF_A_MACHINE = ("pcie-p2p",)
 _KILLS = ("host-out-of-memory",)
 _BETWEEN_TWO = ("ping-large-lost",)
 """Messages of a host about another: what is wrong may be at either end."""
+_EITHER_END = ("nccl-bootstrap-truncated",)
+"""Messages of who received what a peer should not have sent: which of the two is odd they don't tell."""
 _SEEN_BY_PEERS = ("nvlink-fault",)
 _ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _GPU = late(
@@ -50,6 +53,8 @@ _GPU = late(
     r"|\bGPU node-\d{1,4}\b"
 )
 """A bus address, the driver's name of a GPU, or its number in messages of AMD's run time."""
+_INDEX = late(r"(?i)\bgpu[ _#:=]{0,2}(\d{1,2})\b(?!\s*GPUs)")
+"""`gpu 5`, `GPU#5`."""
 _PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[A-Za-z][\w.-]{1,253}(?=<\d))")
 _PID = late(r"\bpid=(\d{1,9})\b")
 _MISSES_THE_STORE = "rendezvous-endpoint"
@@ -61,7 +66,7 @@ def with_whom(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks, hosts and GPUs that the rest of the evidence gives it."""
     joins = (
         _among_peers, _in_all_pairs, _of_some_hosts, _at_address, _at_another_endpoint, _of_another_version,
-        _of_the_actor, _of_host, _named_by_all,
+        _of_the_actor, _of_host, _at_index, _named_by_all,
         _of_whom, _with_ranks_of_host, _with_host_of_ranks, _with_fellows, _behind_a_lock, _on_the_only_host,
         _called,
     )  # fmt: skip
@@ -181,18 +186,49 @@ def _of_host(case: Case, finding: Finding) -> Finding:
     if cause is None:
         return finding
     of_host = cause.family in (*_OF_ONE_HOST, *_OF_A_PROCESS) or cause.slug in _ON_ITS_DISK
-    if not of_host or subject != Subject(code=subject.code):
+    if not of_host or subject != Subject(code=subject.code) or _of_either_end(case, finding):
         return finding
     known = hosts_spoken_of(case)
     meant = _announced(case, finding) if cause.family == "net-interface" else set()
     told = {ref.host for ref in finding.evidence}
     if any(address.startswith("127.") for address in _failed(finding)):
         told = set()  # who could not connect was given that address by another
+    if told == {None} and cause.family in _OF_A_PROCESS:
+        told = set.intersection(*(_named_in(ref.quote, known) for ref in finding.evidence))
     if not meant and len(told) == 1 and None not in told and _alone_in_saying(case, finding):
         meant = {short_name(host) for host in told if host is not None}
     if not meant or not meant < known:
         return finding
     return replace(finding, subject=replace(subject, hosts=tuple(sorted(meant))))
+
+
+def _named_in(quote: str, hosts: Collection[str]) -> set[str | None]:
+    """The hosts that a line names as words of their own."""
+    return {name for word in quote.split() if (name := short_name(word.strip("[](){}<>:,;'\""))) in hosts}
+
+
+def _at_index(case: Case, finding: Finding) -> Finding:
+    """The rank on the GPU whose number the evidence tells, on the one host that is meant."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    of_gpu = cause is not None and (cause.family in _OF_A_PROCESS or cause.slug in _OF_A_GPU)
+    numbers = {int(number) for ref in finding.evidence for number in _INDEX.findall(ref.quote)}
+    if not of_gpu or subject.ranks or subject.gpus or len(subject.hosts) != 1 or len(numbers) != 1:
+        return finding
+    (number,) = numbers
+    here = [case.people.by_rank[rank] for rank in case.people.ranks_on(subject.hosts[0])]
+    ranks = tuple(process.rank for process in here if number in (process.gpu, process.local_rank))
+    hosts = case.people.hosts()
+    if not ranks and hosts and len(here) * len(hosts) == case.world and number < len(here):
+        ranks = (here[number].rank,)
+    gpu = Gpu(subject.hosts[0], number)
+    others = tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else ()
+    subject = replace(subject, ranks=ranks, gpus=(gpu,))
+    return replace(finding, subject=subject, victims=finding.victims or others)
+
+
+def _of_either_end(case: Case, finding: Finding) -> bool:
+    cited = {(ref.source, ref.locator) for ref in finding.evidence}
+    return any(s.signature in _EITHER_END and (s.ref.source, s.ref.locator) in cited for s in case.sightings)
 
 
 def _alone_in_saying(case: Case, finding: Finding) -> bool:

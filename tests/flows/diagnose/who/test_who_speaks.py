@@ -261,7 +261,7 @@ def test_a_pod_that_a_heading_calls_by_the_end_of_its_name(tmp_path: Path, calle
     assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("shm-too-small", (3,), ("bert-node-1",))
 
 
-@pytest.mark.parametrize(("third", "hosts"), [("rank8", ("kt-2",)), ("rank9", ())])
+@pytest.mark.parametrize(("third", "hosts"), [("rank8", ("kt-2",)), ("rank9", ("kt-2",)), ("rank7", ())])
 def test_a_rank_between_those_whose_hosts_are_known(tmp_path: Path, third: str, hosts: tuple[str, ...]) -> None:
     told = "".join(
         f"2025-05-06 09:00:00 kt-{n} {rank} INFO resumed\n" for n, rank in enumerate(("rank0", "rank4", third), 1)

@@ -11,8 +11,8 @@ that has no more leaves the others waiting.
 ## How it decides
 Only where ranks timed out and no dump or progress line tells more. It is surer where some ranks timed out in a small
 operation, such as the sum of a metric, while the others reduce whole gradients: they have left the loop. There a bar
-that stands at the end of its loop is enough. It is proven where the ranks that are in another operation than the rest
-are those that said that they had no data left.
+that stands at the end of its loop is enough, or a file of the data that was cut short and skipped. It is proven where
+the ranks that are in another operation than the rest are those that said that they had no data left.
 
 ## Example
 `Timed out waiting 1800000ms for recv operation to complete`, with "custom IterableDataset with dynamic batching"
@@ -55,17 +55,22 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return building.SILENT
     waiting, told = known_messages.stands_still(case), known_messages.seen(case, "told-uneven")
     mismatches = reported_mismatches.mismatches(case)
-    ended = [s.sign for s in known_messages.seen(case, "says-end-of-data")]
+    cut = known_messages.seen(case, "data-cut-short")
+    ended = [s.sign for s in known_messages.seen(case, "says-end-of-data") or cut]
     if (odd := next((m for m in mismatches if m.ranks and m.ranks == statements.ranks_of(ended)), None)) is not None:
         who = wording.ranks_text(odd.ranks).capitalize()
-        message = f"{who} had no data left and went on to another operation: {reported_mismatches.told(case, odd)}."
+        why = "skipped data that was cut short" if cut else "had no data left"
+        message = f"{who} {why} and went on to another operation: {reported_mismatches.told(case, odd)}."
         return [building.found(case, _CLAIM, [*ended, *odd.signs], message, Grade.PROVES, odd.ranks)]
     apart = next((m for m in mismatches if m.least), None)
-    if apart is not None and (told or _at_the_end(case)):
+    told_apart = told or cut
+    if apart is not None and (told_apart or _at_the_end(case)):
         who = wording.ranks_text(apart.least).capitalize()
         message = f"{who} left the loop while the others go on: {reported_mismatches.told(case, apart)}."
         return [
-            building.found(case, _CLAIM, [*apart.signs, *(s.sign for s in told)], message, Grade.SUPPORTS, apart.least)
+            building.found(
+                case, _CLAIM, [*apart.signs, *(s.sign for s in told_apart)], message, Grade.SUPPORTS, apart.least
+            )
         ]
     if not waiting or not told or case.has_dumps:
         return []
