@@ -25,7 +25,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from whichrank.model.findings import Finding, Grade, NotEvaluated
+from msgspec.structs import replace
+
+from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.startup import GroupInit, MemberBegins, MembersMet
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building, wording
@@ -60,4 +62,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     twice = [rank for rank, times in begun.items() if times > 1]
     again = f"; {wording.ranks_text(twice)} came twice" if twice else ""
     message = f"Of {size} ranks, {wording.ranks_text(missing)} never say that they make the process group{again}."
-    return [building.found(case, _CLAIM, signs, message, Grade.HINTS)]
+    found = building.found(case, _CLAIM, signs, message, Grade.HINTS)
+    return [found if twice else replace(found, subject=Subject(candidates=tuple(missing)))]

@@ -20,6 +20,10 @@ _APART = 1.15
 """Who is slow needs this many times what the typical one needs."""
 _CLEAR = 4.0
 """… and stands this many times as far off as the others lie apart."""
+_LATELY, _LEAST_LATELY = 3, 5
+"""Who became slow is so in the last third of the measurements, of which there are so many at least…"""
+_APART_LATELY = 1.5
+"""… and needs this many times what the typical one needs: fewer measurements scatter more."""
 _NOISE = 0.02
 _SHORTER_WAIT = 0.6
 _FEW = 0.25
@@ -57,22 +61,31 @@ class _Told(Struct, frozen=True):
 
 
 def slow(values: Iterable[RankValues], hosts: Mapping[int, str]) -> list[Outlier]:
-    """Who needs more time or gives less, by every quantity that tells; who waits least is late as well."""
+    """Who needs more time or gives less, by every quantity that tells; who waits least is late as well. Where nobody
+    did from the start, who does in the end."""
     found = []
     for cells in _by_name(values):
-        name, kind = cells[0].cell.name, cells[0].cell.quantity
-        if kind == "checksum":
-            continue
-        by_member = _by_member(cells)
-        medians = _medians(by_member)
-        odd = _odd(medians, kind, hosts)
-        if odd:
-            rest = [member for member in medians if member not in odd]
-            refs = tuple(_ref(example) for example in (by_member[odd[0]][-1], by_member[rest[0]][-1]))
-            theirs, typical = median(medians[m] for m in odd), median(medians[m] for m in rest)
-            times = min(len(by_member[member]) for member in odd)
-            found.append(Outlier(name, kind, odd, theirs, typical, times, refs))
+        if cells[0].cell.quantity != "checksum":
+            by_member = _by_member(cells)
+            lately = {member: told[-(len(told) // _LATELY) :] for member, told in by_member.items()}
+            outlier = _outlier(by_member, hosts, _APART)
+            if outlier is None and min(map(len, lately.values())) >= _LEAST_LATELY:
+                outlier = _outlier(lately, hosts, _APART_LATELY)
+            found += [outlier] if outlier is not None else []
     return found
+
+
+def _outlier(by_member: Mapping[Member, Sequence[_Told]], hosts: Mapping[int, str], apart: float) -> Outlier | None:
+    first = next(iter(by_member.values()))[0].cell
+    medians = _medians(by_member)
+    odd = _odd(medians, first.quantity, hosts, apart)
+    if not odd:
+        return None
+    rest = [member for member in medians if member not in odd]
+    refs = tuple(_ref(example) for example in (by_member[odd[0]][-1], by_member[rest[0]][-1]))
+    theirs, typical = median(medians[m] for m in odd), median(medians[m] for m in rest)
+    times = min(len(by_member[member]) for member in odd)
+    return Outlier(first.name, first.quantity, odd, theirs, typical, times, refs)
 
 
 def waits_less(values: Iterable[RankValues], members: Sequence[Member]) -> bool:
@@ -97,14 +110,16 @@ def _medians(by_member: Mapping[Member, Sequence[_Told]]) -> dict[Member, float]
     return {member: median(told.cell.value for told in mine) for member, mine in by_member.items()}
 
 
-def _odd(medians: Mapping[Member, float], quantity: Quantity, hosts: Mapping[int, str]) -> tuple[Member, ...]:
+def _odd(
+    medians: Mapping[Member, float], quantity: Quantity, hosts: Mapping[int, str], apart: float
+) -> tuple[Member, ...]:
     if len(medians) < _LEAST_MEMBERS:
         return ()
     typical = median(medians.values())
     if typical <= 0:
         return ()
     less = quantity in ("wait", "rate")
-    bound = typical * (_SHORTER_WAIT if quantity == "wait" else 1 / _APART if quantity == "rate" else _APART)
+    bound = typical * (_SHORTER_WAIT if quantity == "wait" else 1 / apart if quantity == "rate" else apart)
     odd = [m for m, value in medians.items() if (value < bound if less else value > bound)]
     rest = [value for member, value in medians.items() if member not in odd]
     if not odd or not rest or not (len(odd) <= max(1, _FEW * len(medians)) or _one_host(odd, medians, hosts)):

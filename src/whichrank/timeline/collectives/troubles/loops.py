@@ -12,7 +12,7 @@ from whichrank.records.outline import Loop, Outline
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.troubles.one_line import Place, lines_of_both, of_two_names
-from whichrank.timeline.collectives.troubles.trouble import Trouble
+from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 
 Loops = Mapping[str, Sequence[Loop]]
 Stands = Callable[[int], Sequence[Frame]]
@@ -101,10 +101,12 @@ def _one_side_left(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Stand
         acted, due = lineup.first[min(gone)][1] - 1, missed.joined[min(still)]
         mine, theirs = _stack(lineup, acted, stands), _stack(lineup, due, stands)
         behind = left(mine, theirs, loops) or _returned_at_one_line(lineup, acted, due, mine, theirs, loops)
-        if behind and not any(loop.exits for loop in behind):
+        if behind:
+            # By a `break` they left on a condition, not because they ran out.
+            shape: Shape = "skipped" if any(loop.exits for loop in behind) else "left-loop"
             victims = tuple(sorted({*trouble.victims, *still}))
             return replace(
-                trouble, shape="left-loop", ranks=tuple(sorted(gone)), meeting=missed, victims=victims, acted=acted,
+                trouble, shape=shape, ranks=tuple(sorted(gone)), meeting=missed, victims=victims, acted=acted,
                 due=due, other=None, cycle=(), tie=False, unsure=False,
             )  # fmt: skip
     return trouble
