@@ -40,6 +40,27 @@ def test_equal_ranks_name_nobody(tmp_path, seed):
     assert verdict(tmp_path, timers(8, seed=seed, wait_of_slow=20)).culprits.ranks == ()
 
 
+def inputs(slow_since, seed=0, world=4, steps=24):
+    noise = random.Random(seed)
+    rows = ""
+    for step in range(0, 4 * steps, 4):
+        for rank in range(world):
+            late = rank == 2 and slow_since is not None and step >= slow_since
+            rows += f"[rank {rank}] step {step} input {1.6 if late else 0.12 + noise.random() / 40:.2f}s train 0.09s\n"
+    return rows + "training finished\n"
+
+
+@pytest.mark.parametrize("since", [64, 40])
+def test_a_rank_that_became_slow_later(tmp_path, since):
+    found = verdict(tmp_path, inputs(since))
+    assert (found.category, found.culprits.ranks) == ("slow", (2,))
+
+
+@pytest.mark.parametrize(("since", "seed"), [(92, 0), *((None, seed) for seed in range(4))])
+def test_the_last_measurements_alone_name_nobody(tmp_path, since, seed):
+    assert verdict(tmp_path, inputs(since, seed)).culprits.ranks == ()
+
+
 def test_half_of_the_ranks_are_not_the_odd_ones(tmp_path):
     assert verdict(tmp_path, timers(8, (0, 1, 2, 3))).cause != "straggler"
 
