@@ -7,6 +7,7 @@ import re
 _SHARED = re.compile(r"(?i)\b(?:lustre|nfs\d?|gpfs|beegfs|ceph|weka\w*|efs|fsx|vast|daos|panfs)\b|@o2ib|@tcp|\S:/\S")
 _LOCAL = re.compile(r"(?i)\b(?:xfs|ext[34]|btrfs|overlay|tmpfs|local|rootfs|zfs)\b|/dev/|\bnot mounted\b|\bmissing\b")
 _VARIABLE = re.compile(r"\b(?:NCCL|TORCH|GLOO|UCX|FI|CUDA|OMP|MKL|PYTORCH|RDMAV|OFI)_[A-Z0-9_]+=")
+_INTERFACE = re.compile(r"\b(?:NCCL|GLOO)_SOCKET_IFNAME=")
 _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "clock-skew",
@@ -19,7 +20,7 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("memlock-ulimit", re.compile(r"(?i)\bmemlock\b|\bmax locked memory\b|\bulimit -l\b")),
     ("fd-limit", re.compile(r"(?i)\bnofile\b|\bopen files\b|\bulimit -n\b")),
     ("shm-too-small", re.compile(r"(?i)/dev/shm\b|\bshm(?:[-_ ]size)?\b")),
-    ("mtu-mismatch", re.compile(r"(?i)\bmtu\b|\bping\b.*-s \d{4}(?:.*\bpacket loss\b)?|\bjumbo\b")),
+    ("mtu-mismatch", re.compile(r"(?i)\bmtu\b|\bping\b.*(?:-s \d{4}|-M do)\b(?:.*\b(?:loss|lost)\b)?|\bjumbo\b")),
     ("driver-mismatch", re.compile(r"(?i)\bdriver\b")),
     ("nccl-version-mismatch", re.compile(r"(?i)\b(?:lib)?nccl\b(?!_)")),
     (
@@ -31,11 +32,13 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
 """Of several, the one nearest to what differs counts."""
 _FEW = 3
 """Words between the topic and what differs."""
-CAUSES = frozenset({"wrong-environment", "cache-not-shared", *(cause for cause, _ in _TOPICS)})
+CAUSES = frozenset({"wrong-environment", "wrong-interface", "cache-not-shared", *(cause for cause, _ in _TOPICS)})
 
 
 def cause_of(own: str, usual: str, line: str) -> str | None:
     """The cause behind words that one host alone has instead of those that all others have, in its line."""
+    if _INTERFACE.search(own) or _INTERFACE.search(usual):
+        return "wrong-interface"
     if _VARIABLE.search(own) or _VARIABLE.search(usual):
         return "wrong-environment"
     if _SHARED.search(usual) and (_LOCAL.search(own) or not own):

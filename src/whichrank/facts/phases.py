@@ -16,7 +16,7 @@ _WORDS: dict[str, str] = {
     "rank-stuck-in-evaluation": (
         r"evaluat(?:e|es|ion|ing)|validat(?:e|es|ion|ing)|predict(?:s|ion|ing)"
         r"|generat(?:es|ing)|generation (?:loop|phase|step|of)|beam search|inference"
-        r"|test(?:ing)? (?:set|loop|epoch)"
+        r"|test(?:ing)? (?:set|loop|epoch)|eval(?=:| (?:set|loop|step|pass|phase|batch|prompts)\b)"
     ),
     "rank-stuck-in-preprocessing": (
         r"tokeni[sz](?:e|es|ing|ation)|pre-?process(?:es|ing)?|download(?:s|ing)?|prepare_data"

@@ -154,7 +154,11 @@ def test_a_mask_of_clock_reasons(tmp_path, mask, cause):
 
 PINGED = "".join(
     f"[prolog] lh05 ping -M do -s 8972 lh0{h}: 3 packets transmitted, "
-    + ("0 received, 100% packet loss, time 2048ms\n" if h == 7 else "3 received, 0% packet loss, time 2029ms; rtt 0.2 ms\n")
+    + (
+        "0 received, 100% packet loss, time 2048ms\n"
+        if h == 7
+        else "3 received, 0% packet loss, time 2029ms; rtt 0.2 ms\n"
+    )
     for h in (6, 7, 8)
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -36,12 +36,14 @@ _FIRST_WORDS, _LAST_WORDS = 4, 12
 """The name stands among the first; that of a host that is known elsewhere may stand further behind."""
 _SHAPE = 120
 """Characters of a line, without its numbers, by which lines of two files are the same."""
+_SETTING = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=\S{1,200}")
 _OF_RANKS = re.compile(r"(?i)rank|gpu|cuda|attempt|step|epoch|std(?:out|err)")
 """What has a number and is no host."""
 _HOSTS = 3
 _MOST_HOSTS = 512
 _STAMP = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S*\]?\s*|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s+")
 _NAMED = re.compile(r"(?P<before>[\[(<]{0,2})(?P<name>[A-Za-z][\w.-]{1,62})(?P<behind>[\])>:|,]{0,3})")
+_VERSION = re.compile(r"\((\d{1,3}), (\d{1,3}), (\d{1,3})\)")
 _COUNTED = re.compile(r"\d+")
 _NUMBER = re.compile(r"\W*(\d+(?:\.\d+)?)[A-Za-z%/]{0,6}\W*")
 _PATH = re.compile(r"/(?!dev/)[\w.-]{2,}(?:/[\w.-]+)*[:,]?")
@@ -151,11 +153,11 @@ def _families(texts: Iterable[_Text]) -> dict[tuple[str, ...], list[_Said]]:
     families: dict[tuple[str, ...], list[_Said]] = defaultdict(list)
     for text in texts:
         for number, line in text.lines:
-            words = tuple(_STAMP.sub("", line).split())
+            words = _words(line)
             for at, word in enumerate(words[:_FIRST_WORDS]):
                 named = _NAMED.fullmatch(word)
                 if named and len(words) > at + 1:
-                    key = (*words[:at], named["before"], named["behind"])
+                    key = (*(_COUNTED.sub("#", word) for word in words[:at]), named["before"], named["behind"])
                     name = short_name(named["name"])
                     families[key].append(_Said(text.label, number, name, words[at + 1 :], line.strip()))
     return families
@@ -166,12 +168,19 @@ def _behind(texts: Iterable[_Text], peers: Collection[str]) -> Iterable[list[_Sa
     families: dict[tuple[str, ...], list[_Said]] = defaultdict(list)
     for text in texts if peers else ():
         for number, line in text.lines:
-            words = tuple(_STAMP.sub("", line).split())
+            words = _words(line)
             for at, word in enumerate(words[_FIRST_WORDS:_LAST_WORDS], _FIRST_WORDS):
                 named = _NAMED.fullmatch(word)
                 if named and len(words) > at + 1 and (name := short_name(named["name"])) in peers:
-                    families[words[:at]].append(_Said(text.label, number, name, words[at + 1 :], line.strip()))
+                    families[tuple(_COUNTED.sub("#", word) for word in words[:at])].append(
+                        _Said(text.label, number, name, words[at + 1 :], line.strip())
+                    )
     return families.values()
+
+
+def _words(line: str) -> tuple[str, ...]:
+    """The words behind the time; `(2, 21, 5)` is a version like `2.21.5`."""
+    return tuple(_VERSION.sub(r"\1.\2.\3", _STAMP.sub("", line)).split())
 
 
 def _alike(said: Sequence[_Said]) -> set[str]:
@@ -196,7 +205,7 @@ def _odd(said: Sequence[_Said], peers: Collection[str]) -> Iterator[OddHost]:
     seen: Counter[tuple[str, str]] = Counter()
     for each in said:
         if each.name in peers:
-            topic = _COUNTED.sub("#", each.words[0])
+            topic = _COUNTED.sub("#", each.words[0].partition("=")[0])
             topics[topic, seen[each.name, topic]][each.name] = each
             seen[each.name, topic] += 1
     hosts = {name for name, _ in seen}
@@ -204,7 +213,7 @@ def _odd(said: Sequence[_Said], peers: Collection[str]) -> Iterator[OddHost]:
         return
     for by_host in (*topics.values(), *_lone(said, peers, hosts)):
         found = _one_that_differs(by_host) if by_host.keys() == hosts else None
-        cause = cause_of(found.own, found.usual, found.said.text) if found is not None else None
+        cause = cause_of(found.own, found.usual, " ".join(_words(found.said.text))) if found is not None else None
         if found is not None and cause is not None:
             peer = next(each for each in by_host.values() if each is not found.said)
             yield OddHost(found.said.name, cause, _quoted(found.said), _quoted(peer), len(hosts))
@@ -227,6 +236,7 @@ def _in_own_files(texts: Sequence[_Text], people: People) -> Iterator[OddHost]:
     alike = {label for labels in shapes.values() if len(labels) >= _HOSTS for label in labels}
     if not _HOSTS <= len(alike) <= _MOST_HOSTS:
         return
+    yield from _odd(_settings([text for text in texts if text.label in alike], names), set(names.values()))
     for text in (text for text in texts if text.label in alike):
         for number, line in text.lines:
             if shapes[_COUNTED.sub("#", line)[:_SHAPE]] != {text.label}:
@@ -236,6 +246,17 @@ def _in_own_files(texts: Sequence[_Text], people: People) -> Iterator[OddHost]:
                 ref = Ref(text.label, f"line {number}", line.strip()[:300], None, names[text.label])
                 yield OddHost(names[text.label], hints[0].cause, ref, None, len(alike))
                 break
+
+
+def _settings(texts: Sequence[_Text], names: Mapping[str, str]) -> list[_Said]:
+    """The variables that files of hosts list, a line each."""
+    lines = ((text.label, number, line.strip()) for text in texts for number, line in text.lines)
+    found = [(label, number, line, _SETTING.fullmatch(line)) for label, number, line in lines]
+    return [
+        _Said(label, number, names[label], (setting[1], line), line)
+        for label, number, line, setting in found
+        if setting
+    ]
 
 
 def _host_of_file(label: str, texts: Sequence[_Text], people: People) -> str | None:

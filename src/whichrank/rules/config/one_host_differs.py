@@ -9,11 +9,11 @@ One host was set up, reimaged or mounted differently. Its ranks read another fil
 setting or a wrong clock, and the loud errors come from their peers.
 
 ## How it decides
-Lines that are alike but for a name give the hosts, and so does what else names them; the name may stand further behind,
-where one host says something of each of the others. Of every kind of line that all of them print, exactly one host must
-differ, in words and not only in measured numbers, unless its number is a hundred times off. In files of one host each, a
-hint of a known cause that one file alone has counts too. Where the cause is known and its host is not, such a line tells
-the host. It is surer where what differs is named in an error of the job.
+Lines that are alike but for a name give the hosts, and so does what else names them; the name may stand further
+behind, where one host says something of each of the others. Of every kind of line that all of them print, exactly one
+host must differ, in words and not only in measured numbers, unless its number is a hundred times off. In files of one
+host each, a hint of a known cause or a variable that one file alone has so counts too. Where the cause is known and its
+host is not, such a line tells the host. It is surer where what differs is named in an error of the job.
 
 ## Example
 `ma03 prolog: /scratch xfs /dev/nvme1n1p1`, where `ma01`, `ma02` and `ma04` say `/scratch lustre 10.9.0.5@o2ib:/scr`.

@@ -9,9 +9,9 @@ A slower GPU, a busy CPU, a slow data source or more work on these ranks. The ot
 
 ## How it decides
 For every quantity in a table or list by rank, the median of each rank is compared with the typical rank: at least 15 %
-slower, and four times as far off as the others lie apart. Where nobody is, the last third of the measurements counts, if
-each rank has five there and one needs half as long again: who became slow later. Who waits least in communication is late: that supports it,
-and is enough to name a rank where nothing else was measured.
+slower, and four times as far off as the others lie apart. Where nobody is, the last third of the measurements counts,
+if each rank has five there and one needs half as long again: who became slow later. Who waits least in communication is
+late: that supports it, and is enough to name a rank where nothing else was measured.
 
 ## Example
     forward-backward:

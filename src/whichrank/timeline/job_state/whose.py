@@ -246,7 +246,10 @@ def _named_by_all(case: Case, finding: Finding) -> Finding:
     if finding.category not in ("hang", "crash") or known or any(map(case.people.host_of, subject.ranks)):
         return finding
     host = _common_end(case)
-    return replace(finding, subject=replace(subject, hosts=(host,))) if host else finding
+    owners = {case.host_names.get(address) for address in _failed(finding)}
+    if host is None or (owners and host not in owners):  # what failed is another's address: this one only left
+        return finding
+    return replace(finding, subject=replace(subject, hosts=(host,)))
 
 
 def _common_end(case: Case) -> str | None:
@@ -381,9 +384,11 @@ def _are_others(case: Case, hosts: list[str]) -> bool:
 
 
 def _with_fellows(case: Case, finding: Finding) -> Finding:
-    """All ranks of the host, where one of them says that a service of the host is not there."""
+    """All ranks of the host, where one of them says that a service of the host is not there, or several that its files
+    are not."""
     subject = finding.subject
-    if finding.cause not in _SERVES_THE_HOST or not subject.ranks or len(subject.hosts) != 1:
+    of_host = finding.cause in _SERVES_THE_HOST or (finding.cause in _UNSEEN_BY_THE_HOST and len(subject.ranks) > 1)
+    if not of_host or not subject.ranks or len(subject.hosts) != 1:
         return finding
     fellows, known = set(case.people.ranks_on(subject.hosts[0])), {*range(case.world), *case.people.by_rank}
     for ended in case.events(ProcessExit):  # Slurm's tasks, where the rank that speaks is one of them
