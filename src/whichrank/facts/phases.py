@@ -53,7 +53,8 @@ _HELD_UP: dict[str, str] = {
         r"|(?:early[- ]stop\w{0,4}|patience) .{0,40}(?:reached|triggered|exhausted|stopping)"
     ),
     "uneven-inputs": (
-        r"(?:exhausted|ran out of|out of|no more|fewer|short(?:er)? (?:by|of)|only \d+ of \d+)"
+        r"(?:epoch|pass|loop) \d{1,6}\b.{0,20}\b\d{1,9} (?:batches|samples|examples|steps)"
+        r"|(?:exhausted|ran out of|out of|no more|fewer|short(?:er)? (?:by|of)|only \d+ of \d+)"
         r" (?:\w{1,16} ){0,3}(?:data|batch\w{0,2}|samples?|examples?|shards?|records?|items)"
         r"|(?:data\w{0,6}|iterator|loader|shards?|epoch|samples?) .{0,30}(?:exhausted|ended early|is empty|truncated)"
         r"|\b0 (?:samples|batches|examples|records)\b|StopIteration"

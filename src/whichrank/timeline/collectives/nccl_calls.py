@@ -10,9 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from whichrank.records.dump import COMPLETED, SCHEDULED, Call, Dump, LocalGroup
-from whichrank.records.nccl import DATATYPES, OPS, CommCalls
+from whichrank.records.nccl import DATATYPES, OPS, CallColumns, CommCalls
 from whichrank.timeline.identity.who import People
 
 _NAMES = {
@@ -25,6 +26,7 @@ _NAMES = {
     "Gather": "gather",
     "Scatter": "scatter",
 }
+_MESSAGES = ("Send", "Recv")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 _UNKNOWN = -1
@@ -37,8 +39,8 @@ def calls_as_dumps(calls: Sequence[CommCalls], people: People) -> list[Dump]:
     comms = _communicators(calls, people)
     by_rank: dict[int, list[tuple[CommCalls, LocalGroup, int]]] = defaultdict(list)
     for (name, _), (members, parts) in comms.items():
-        reached = min(part.total for _, part in parts) if len(parts) == len(members) else 0
-        reached = reached if len(parts) > 1 else max(part.total for _, part in parts)
+        totals = [_collectives(part) for _, part in parts]
+        reached = min(totals) if len(parts) == len(members) or len(parts) == 1 else 0
         for rank, part in parts:
             desc = "default_pg" if len(members) == people.world else ""
             by_rank[rank].append((part, LocalGroup(len(by_rank[rank]), name, desc, members), reached))
@@ -89,6 +91,30 @@ def _each_once(calls: Sequence[CommCalls]) -> list[CommCalls]:
     return sorted(fullest.values(), key=lambda part: int(part.kept.numbers[0]) if len(part.kept) else 0)
 
 
+def _collectives(part: CommCalls) -> int:
+    """How many collectives a process has called: messages are between two ranks, and count for nobody else."""
+    return int(_numbers(part, part.calls)[-1]) if part.complete and part.total else part.total
+
+
+def _numbers(part: CommCalls, calls: CallColumns) -> npt.NDArray[np.int64]:
+    """The number of the collective in each line; a message has that of the collective before it. Where there are only
+    messages, or the log does not begin with the first call, all lines count."""
+    messages = _are_messages(calls)
+    if not messages.any() or messages.all() or len(calls) != part.total:
+        return calls.number.astype(np.int64) + 1
+    return np.cumsum(~messages, dtype=np.int64)
+
+
+def _joined(part: CommCalls, calls: CallColumns, reached: int) -> npt.NDArray[np.bool_]:
+    """Which calls all members have come to; messages are known to be through where a later collective is."""
+    messages = _are_messages(calls)
+    return _numbers(part, calls) + (messages & (not messages.all())) <= reached
+
+
+def _are_messages(calls: CallColumns) -> npt.NDArray[np.bool_]:
+    return np.isin(calls.func, [at for at, name in enumerate(calls.functions) if name in _MESSAGES])
+
+
 def _call(part: CommCalls, func: str, count: int, datatype: int, op: int, root: int) -> Call:
     name = _NAMES.get(func, func.lower())
     peer = name in ("send", "recv")
@@ -133,9 +159,9 @@ def _dump(rank: int, parts: Sequence[tuple[CommCalls, LocalGroup, int]], newest:
             numbers[position] = seen[key]
         columns["call"].append(numbers)
         columns["group"].append(np.full(len(calls), index, np.int16))
-        columns["seq"].append((calls.number + 1).astype(np.int32))
+        columns["seq"].append(np.maximum(_numbers(part, calls), 1).astype(np.int32))
         columns["line"].append(calls.line.astype(np.int32))
-        columns["state"].append(np.where(calls.number < reached, COMPLETED, SCHEDULED).astype(np.int8))
+        columns["state"].append(np.where(_joined(part, calls, reached), COMPLETED, SCHEDULED).astype(np.int8))
     order = np.argsort(np.concatenate(columns["line"]), kind="stable")
     merged = {name: np.concatenate(chunks)[order] for name, chunks in columns.items()}
     size = len(order)

@@ -16,7 +16,7 @@ from whichrank.timeline.job_state.statements import Statement, statement
 
 _BUCKET = 1_000_000
 """Elements: the first bucket of DDP holds 1 MiB, others 25."""
-_ELSEWHERE = 1000
+ELSEWHERE = 1000
 """Times: ranks that bring so different amounts are not in the same call of the program."""
 _SAME_SIZE = (
     "ALLREDUCE", "BROADCAST", "REDUCE", "ALLGATHER", "_ALLGATHER_BASE", "REDUCE_SCATTER", "_REDUCE_SCATTER_BASE",
@@ -90,7 +90,7 @@ def _differing(case: Case, seq: int | None, pile: dict[int, WatchdogTimeout]) ->
     if len(set(brought.values())) < 2:
         return None
     least: tuple[int, ...] = ()
-    if aspect == "shape" and max(map(int, brought.values())) >= _ELSEWHERE * max(1, min(map(int, brought.values()))):
+    if aspect == "shape" and max(map(int, brought.values())) >= ELSEWHERE * max(1, min(map(int, brought.values()))):
         aspect, brought = "call", {rank: f"{ops[rank]} of {size} elements" for rank, size in sizes.items()}
         fewest = min(map(int, sizes.values()))
         least = tuple(rank for rank, size in sizes.items() if int(size) == fewest)

@@ -25,6 +25,8 @@ _LATELY, _LEAST_LATELY = 3, 5
 _APART_LATELY = 1.5
 """… and needs this many times what the typical one needs: fewer measurements scatter more."""
 _NOISE = 0.02
+_TIMES, _SHORTEST_MS = ("data", "work", "step"), 20.0
+"""Of times that most ranks print as nothing, this long at least is told from nothing."""
 _SHORTER_WAIT = 0.6
 _FEW = 0.25
 """More than this share of all are not the odd ones, unless they are one host of several."""
@@ -116,6 +118,8 @@ def _odd(
     if len(medians) < _LEAST_MEMBERS:
         return ()
     typical = median(medians.values())
+    if typical <= 0 and quantity in _TIMES:
+        typical = _SHORTEST_MS
     if typical <= 0:
         return ()
     less = quantity in ("wait", "rate")

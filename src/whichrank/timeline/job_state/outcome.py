@@ -91,7 +91,9 @@ def finish(case: Case) -> Finish | None:
     if not fitting or case.experiments:
         return None
     last = max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
-    return None if case.stands_still_now and not (last.by_all and _seen_before(case, last)) else last
+    if case.stands_still_now:
+        return next((mark for mark in fitting if mark.by_all and _seen_before(case, mark)), None)
+    return last
 
 
 def _seen_before(case: Case, said: Finish) -> bool:
