@@ -171,3 +171,50 @@ def test_what_one_host_says_of_each_of_the_others(tmp_path):
     ends = "".join(TIMED_OUT.format(rank, 1, "BROADCAST", 26214400) for rank in range(4))
     found = verdict(tmp_path, {"slurm.out": PINGED + inits + ends})
     assert (found.cause, found.culprits.hosts) == ("mtu-mismatch", ("lh07",))
+
+
+SMALL_AND_LARGE = "".join(
+    f"[preflight] r3n0{h}: kernel 5.15 gpus 8/8\n[preflight] r3n0{h}: dns ok\n"
+    f"[preflight] r3n0{h}: ping -M do r3n01: 56 B 3/3 ok 0.09{h} ms, 8972 B 3/3 {'lost' if h == 3 else 'ok 0.139 ms'}\n"
+    for h in range(1, 5)
+)
+
+
+def test_large_packets_that_one_host_loses(tmp_path):
+    ends = "".join(TIMED_OUT.format(rank, 3, "BROADCAST", 26214400) for rank in range(4))
+    found = verdict(tmp_path, {"slurm.out": SMALL_AND_LARGE + ends})
+    assert (found.cause, found.culprits.hosts) == ("mtu-mismatch", ("r3n03",))
+
+
+REFUSED = (
+    "[2026-07-21 16:45:49] wk{0}:338{0}:368 [3] misc/socket.cc:578 NCCL WARN socketPollConnect: connect to "
+    "172.17.0.1<41017> returned Connection refused, exceeded error retry count after 35 attempts\n"
+)
+CLOSED = (
+    "[2026-07-21 16:45:49] wk{0}:334{0}:364 [1] misc/socket.cc:71 NCCL WARN socketProgress: Connection closed by remote "
+    "peer wk0<44283>\n"
+)
+
+
+def test_the_host_that_lists_another_interface_and_not_the_one_that_left_first(tmp_path):
+    files = {
+        f"wk{h}.out": f"----- wk{h} environment -----\nNCCL_IB_DISABLE=1\nNCCL_SOCKET_IFNAME={'docker0' if h == 1 else 'eth1'}\n"
+        f"16:44:35 rank={h} init_process_group done\n{CLOSED.format(h) if h in (1, 3) else REFUSED.format(h)}"
+        for h in range(4)
+    }
+    found = verdict(tmp_path, files)
+    assert (found.cause, found.culprits.hosts) == ("wrong-interface", ("wk1",))
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("eval: first batch of 8 took 48.9 s", "rank-stuck-in-evaluation"),
+        ("epoch 0 read 84 batches, mean 1.377", "uneven-inputs"),
+    ],
+)
+def test_the_last_words_of_the_late_rank(tmp_path, said, cause):
+    steps = "".join(f"[r{r}] epoch 0 batch {b} loss 1.4\n" for b in (5, 10, 15) for r in range(4))
+    ends = "".join(TIMED_OUT.format(rank, 41, "ALLREDUCE", 512) for rank in (0, 2, 3))
+    found = verdict(tmp_path, {"all.log": f"{steps}[r1] {said}\n{ends}"})
+    assert (found.cause, found.culprits.ranks) == (cause, (1,))

@@ -35,7 +35,6 @@ from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NotEvaluated
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.reported_mismatches import ELSEWHERE
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 CODE = "COLL108"
@@ -64,6 +63,8 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
 
 def _in_other_calls(case: Case, trouble: Trouble) -> bool:
     """Whether the sizes are too far apart for one call of the program."""
+    from whichrank.timeline.collectives.reported_mismatches import ELSEWHERE  # a diagnosis of dumps needs no messages
+
     lineup = wording.lineup_of(case)
     calls = [lineup.call_of(row) for row in trouble.meeting.joined.values()]
     sizes = [math.prod(size) for call in calls for size in call.input_sizes[:1]]
