@@ -36,10 +36,10 @@ def test_every_host_gets_the_input_and_its_own_file(tmp_path):
 
 def test_a_bad_host_costs_only_itself(tmp_path):
     began = time.monotonic()
-    found = ask(tmp_path, "slow", "dead", "loud", "none", "good", limit_s=2.0, most=1 << 20)
+    found = ask(tmp_path, "slow", "dead", "loud", "none", "good", limit_s=5.0, most=1 << 20)
     assert time.monotonic() - began < 30
     assert found["good"].path.read_text() == "good hello\n"
-    assert found["slow"].why == "no answer within 2 s"
+    assert found["slow"].why == "no answer within 5 s"
     assert found["dead"].why == "no such luck"
     assert "more than 1 MiB" in found["loud"].why
     assert found["loud"].path.stat().st_size <= 1 << 20

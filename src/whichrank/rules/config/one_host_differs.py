@@ -47,12 +47,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _finding(case: Case, odd: OddHost) -> Finding:
     slow = causes()[odd.cause].usual_category == "slow"
-    others = f"while none of the other {odd.peers - 1} hosts does"
-    message = f"{odd.host} alone prints “{odd.ref.quote[:140]}”, {others}."
+    said = f"“{odd.ref.quote[:140]}”"
+    message = f"{odd.host} alone prints {said}, and none of the other {odd.peers - 1} hosts does."
     if odd.usual is not None:
         message = (
-            f"{odd.host} differs from its {odd.peers - 1} peers: “{odd.ref.quote[:140]}”, where they say "
-            f"“{odd.usual.quote[:140]}”."
+            f"{odd.host} differs from its {odd.peers - 1} peers: {said}, where they say “{odd.usual.quote[:140]}”."
         )
     return Finding(
         code=CODE,

@@ -16,6 +16,8 @@ _USUAL = (1, 2, 4, 8, 16)
 def note_even_blocks(people: People, hosts: Iterable[str] = ()) -> None:
     """Say on which host each rank is, where no rank contradicts it; `hosts` are known without their ranks."""
     known = {rank: host for rank in people.by_rank if (host := people.host_of(rank)) and host != "localhost"}
+    if len(known) >= people.world:
+        return
     names = {short_name(host): host for host in known.values()}
     families = {family(name) for name in names}
     pods = (pod for of_node in people.pods.values() for pod in of_node)
@@ -26,8 +28,9 @@ def note_even_blocks(people: People, hosts: Iterable[str] = ()) -> None:
         if more and size:
             of_block = _with_the_last(of_block, more[0])
         if size and of_block.keys() == set(range(len(names) + len(more))):
+            called = names | free
             for rank in range(people.world):
-                people.note(rank, host={**names, **free}[of_block[rank // size]])
+                people.note(rank, host=called[of_block[rank // size]])
             return
 
 

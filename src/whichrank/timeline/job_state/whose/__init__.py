@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Finding, Gpu, Subject
+from whichrank.model.findings import Finding, Subject
 from whichrank.model.grades import Grade
 from whichrank.model.late_pattern import late
 from whichrank.records.events.communication import NcclError
@@ -21,15 +21,13 @@ from whichrank.records.events.launchers import ActorDied, ProcessExit
 from whichrank.records.events.startup import StoreError
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state.versions import odd_hosts
+from whichrank.timeline.job_state.whose.gpus import OF_A_PROCESS, among_peers, at_address, at_index
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
 _OF_ONE_RANK = ("gpu-hardware", "cuda-fault", "host-resources", "slow-rank", "rdma-fabric")
 _OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resources")
-_OF_A_PROCESS = ("cuda-fault", "gpu-hardware")
-"""What fails in a process fails on its host."""
-_OF_A_GPU = ("pcie-degraded",)
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 _LOSES_THE_HOST = ("host-lost",)
 _UNSEEN_BY_THE_HOST = ("cache-not-shared",)
@@ -46,15 +44,7 @@ _BETWEEN_TWO = ("ping-large-lost",)
 """Messages of a host about another: what is wrong may be at either end."""
 _EITHER_END = ("nccl-bootstrap-truncated",)
 """Messages of who received what a peer should not have sent: which of the two is odd they don't tell."""
-_SEEN_BY_PEERS = ("nvlink-fault",)
 _ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
-_GPU = late(
-    r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b|\bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
-    r"|\bGPU node-\d{1,4}\b"
-)
-"""A bus address, the driver's name of a GPU, or its number in messages of AMD's run time."""
-_INDEX = late(r"(?i)\bgpu[ _#:=]{0,2}(\d{1,2})\b(?!\s*GPUs)")
-"""`gpu 5`, `GPU#5`."""
 _PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[A-Za-z][\w.-]{1,253}(?=<\d))")
 _PID = late(r"\bpid=(\d{1,9})\b")
 _MISSES_THE_STORE = "rendezvous-endpoint"
@@ -65,31 +55,14 @@ _NOT_REACHED = late(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unrea
 def with_whom(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks, hosts and GPUs that the rest of the evidence gives it."""
     joins = (
-        _among_peers, _in_all_pairs, _of_some_hosts, _at_address, _at_another_endpoint, _of_another_version,
-        _of_the_actor, _of_host, _at_index, _named_by_all,
+        among_peers, _in_all_pairs, _of_some_hosts, at_address, _at_another_endpoint, _of_another_version,
+        _of_the_actor, _of_host, at_index, _named_by_all,
         _of_whom, _with_ranks_of_host, _with_host_of_ranks, _with_fellows, _behind_a_lock, _on_the_only_host,
         _called,
     )  # fmt: skip
     for join in joins:
         finding = join(case, finding)
     return finding
-
-
-def _among_peers(case: Case, finding: Finding) -> Finding:
-    """What both ends of a link report is the fault of one of them, or of what is between them: of the one whose GPU
-    alone the driver blames, where it does."""
-    said = finding.subject.ranks
-    if finding.cause not in _SEEN_BY_PEERS or finding.kind != "messages" or len(said) < 2:
-        return finding
-    from whichrank.timeline.job_state import kernel_events  # a diagnosis without logs of the kernel needs none
-
-    faults, weight = kernel_events.counting(case, kernel_events.xid_events(case, "nvlink"))
-    faults = faults if weight.severity == "error" else []
-    named = {rank for event in faults for rank in case.hardware.ranks_on(event.host, event.device, event.pid)}
-    if len(named) != 1 or not named < set(said):
-        return replace(finding, subject=replace(finding.subject, ranks=(), candidates=said))
-    victims = tuple(sorted({*finding.victims, *said} - named))
-    return replace(finding, subject=replace(finding.subject, ranks=tuple(named)), victims=victims)
 
 
 def _in_all_pairs(case: Case, finding: Finding) -> Finding:
@@ -112,26 +85,6 @@ def _of_some_hosts(case: Case, finding: Finding) -> Finding:
     if finding.cause != "clock-skew" or len(hosts) < 2 or hosts != hosts_spoken_of(case) | hosts:
         return finding
     return replace(finding, subject=replace(finding.subject, hosts=()))
-
-
-def _at_address(case: Case, finding: Finding) -> Finding:
-    """The rank on the GPU whose address the evidence names, where it names one and the finding nobody."""
-    subject, cause = finding.subject, causes().get(finding.cause)
-    of_gpu = cause is not None and (cause.family in _OF_A_PROCESS or cause.slug in _OF_A_GPU)
-    if not of_gpu or subject.ranks or subject.candidates or subject.gpus:
-        return finding
-    named = {(ref.host, device.lower()) for ref in finding.evidence for device in _GPU.findall(ref.quote)}
-    if len(named) > 1:  # a bridge has an address too
-        named = {(host, device) for host, device in named if case.hardware.ranks_on(host, device)}
-    if len(named) != 1:
-        return finding
-    host, device = named.pop()
-    gpu, ranks = case.hardware.gpu(host, device), case.hardware.ranks_on(host, device)
-    gpus = (gpu,) if gpu is not None and gpu.host else ()
-    if len(ranks) != 1:
-        return replace(finding, subject=replace(subject, gpus=gpus))
-    others = tuple(rank for rank in range(case.world) if rank not in ranks)
-    return replace(finding, subject=replace(subject, ranks=ranks, gpus=gpus), victims=finding.victims or others)
 
 
 def _at_another_endpoint(case: Case, finding: Finding) -> Finding:
@@ -185,7 +138,7 @@ def _of_host(case: Case, finding: Finding) -> Finding:
     subject, cause = finding.subject, causes().get(finding.cause)
     if cause is None:
         return finding
-    of_host = cause.family in (*_OF_ONE_HOST, *_OF_A_PROCESS) or cause.slug in _ON_ITS_DISK
+    of_host = cause.family in (*_OF_ONE_HOST, *OF_A_PROCESS) or cause.slug in _ON_ITS_DISK
     if not of_host or subject != Subject(code=subject.code) or _of_either_end(case, finding):
         return finding
     known = hosts_spoken_of(case)
@@ -193,7 +146,7 @@ def _of_host(case: Case, finding: Finding) -> Finding:
     told = {ref.host for ref in finding.evidence}
     if any(address.startswith("127.") for address in _failed(finding)):
         told = set()  # who could not connect was given that address by another
-    if told == {None} and cause.family in _OF_A_PROCESS:
+    if told == {None} and cause.family in OF_A_PROCESS:
         told = set.intersection(*(_named_in(ref.quote, known) for ref in finding.evidence))
     if not meant and len(told) == 1 and None not in told and _alone_in_saying(case, finding):
         meant = {short_name(host) for host in told if host is not None}
@@ -205,25 +158,6 @@ def _of_host(case: Case, finding: Finding) -> Finding:
 def _named_in(quote: str, hosts: Collection[str]) -> set[str | None]:
     """The hosts that a line names as words of their own."""
     return {name for word in quote.split() if (name := short_name(word.strip("[](){}<>:,;'\""))) in hosts}
-
-
-def _at_index(case: Case, finding: Finding) -> Finding:
-    """The rank on the GPU whose number the evidence tells, on the one host that is meant."""
-    subject, cause = finding.subject, causes().get(finding.cause)
-    of_gpu = cause is not None and (cause.family in _OF_A_PROCESS or cause.slug in _OF_A_GPU)
-    numbers = {int(number) for ref in finding.evidence for number in _INDEX.findall(ref.quote)}
-    if not of_gpu or subject.ranks or subject.gpus or len(subject.hosts) != 1 or len(numbers) != 1:
-        return finding
-    (number,) = numbers
-    here = [case.people.by_rank[rank] for rank in case.people.ranks_on(subject.hosts[0])]
-    ranks = tuple(process.rank for process in here if number in (process.gpu, process.local_rank))
-    hosts = case.people.hosts()
-    if not ranks and hosts and len(here) * len(hosts) == case.world and number < len(here):
-        ranks = (here[number].rank,)
-    gpu = Gpu(subject.hosts[0], number)
-    others = tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else ()
-    subject = replace(subject, ranks=ranks, gpus=(gpu,))
-    return replace(finding, subject=subject, victims=finding.victims or others)
 
 
 def _of_either_end(case: Case, finding: Finding) -> bool:
