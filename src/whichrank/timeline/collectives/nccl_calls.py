@@ -38,13 +38,13 @@ def calls_as_dumps(calls: Sequence[CommCalls], people: People) -> list[Dump]:
     """One dump per process whose global rank is known, with its calls as entries."""
     comms = _communicators(calls, people)
     by_rank: dict[int, list[tuple[CommCalls, LocalGroup, int]]] = defaultdict(list)
+    many = sum(len(part.kept) for part in calls) > _MANY
     for (name, _), (members, parts) in comms.items():
-        totals = [_collectives(part) for _, part in parts]
+        totals = [part.total if many else _collectives(part) for _, part in parts]
         reached = min(totals) if len(parts) == len(members) or len(parts) == 1 else 0
         for rank, part in parts:
             desc = "default_pg" if len(members) == people.world else ""
             by_rank[rank].append((part, LocalGroup(len(by_rank[rank]), name, desc, members), reached))
-    many = sum(len(part.kept) for part in calls) > _MANY
     return [_dump(rank, parts, _NEWEST if many else None) for rank, parts in sorted(by_rank.items())]
 
 
@@ -93,22 +93,22 @@ def _each_once(calls: Sequence[CommCalls]) -> list[CommCalls]:
 
 def _collectives(part: CommCalls) -> int:
     """How many collectives a process has called: messages are between two ranks, and count for nobody else."""
-    return int(_numbers(part, part.calls)[-1]) if part.complete and part.total else part.total
+    return int(_numbers(part.calls, whole=True)[-1]) if part.complete and part.total else part.total
 
 
-def _numbers(part: CommCalls, calls: CallColumns) -> npt.NDArray[np.int64]:
+def _numbers(calls: CallColumns, *, whole: bool) -> npt.NDArray[np.int64]:
     """The number of the collective in each line; a message has that of the collective before it. Where there are only
-    messages, or the log does not begin with the first call, all lines count."""
+    messages, or calls are missing at the beginning, all lines count."""
     messages = _are_messages(calls)
-    if not messages.any() or messages.all() or len(calls) != part.total:
+    if not whole or not messages.any() or messages.all():
         return calls.number.astype(np.int64) + 1
     return np.cumsum(~messages, dtype=np.int64)
 
 
-def _joined(part: CommCalls, calls: CallColumns, reached: int) -> npt.NDArray[np.bool_]:
-    """Which calls all members have come to; messages are known to be through where a later collective is."""
-    messages = _are_messages(calls)
-    return _numbers(part, calls) + (messages & (not messages.all())) <= reached
+def _joined(calls: CallColumns, reached: int, *, whole: bool) -> npt.NDArray[np.bool_]:
+    """Which calls all members have come to; a message is known to be through where a later collective is."""
+    numbers, messages = _numbers(calls, whole=whole), _are_messages(calls)
+    return numbers + (messages if whole and not messages.all() else 0) <= reached
 
 
 def _are_messages(calls: CallColumns) -> npt.NDArray[np.bool_]:
@@ -159,9 +159,10 @@ def _dump(rank: int, parts: Sequence[tuple[CommCalls, LocalGroup, int]], newest:
             numbers[position] = seen[key]
         columns["call"].append(numbers)
         columns["group"].append(np.full(len(calls), index, np.int16))
-        columns["seq"].append(np.maximum(_numbers(part, calls), 1).astype(np.int32))
+        whole = newest is None and part.complete
+        columns["seq"].append(np.maximum(_numbers(calls, whole=whole), 1).astype(np.int32))
         columns["line"].append(calls.line.astype(np.int32))
-        columns["state"].append(np.where(_joined(part, calls, reached), COMPLETED, SCHEDULED).astype(np.int8))
+        columns["state"].append(np.where(_joined(calls, reached, whole=whole), COMPLETED, SCHEDULED).astype(np.int8))
     order = np.argsort(np.concatenate(columns["line"]), kind="stable")
     merged = {name: np.concatenate(chunks)[order] for name, chunks in columns.items()}
     size = len(order)
