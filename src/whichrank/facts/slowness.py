@@ -8,7 +8,7 @@ _WORDS = re.compile(
     r"(?i)\b(?:slow(?:er|ly)?(?! (?:tokenizer|(?:image )?processor|path|or even)\b)|slo"
     r"|below (?:the )?(?:reference|baseline|target|budget|floor|minimum)"
     r"|(?:above|over) budget|\d{1,2}(?:\.\d+)? ?% of (?:the )?(?:reference|expected|target|baseline|usual)"
-    r"|the (?:floor|minimum|target) is)\b"
+    r"|the (?:floor|minimum|target) is|why only \d+|should have (?:given|done|made|taken|reached))\b"
     r"|\b(?:Too|Job)Slow\b|\bSlow(?:Job|Run|Step|Training)\b"
 )
 

@@ -61,6 +61,9 @@ class RasGroup(Struct, frozen=True):
     status: str
     errors: tuple[str, ...]
     """Empty for OK."""
+    line: int = 0
+    size: int = 0
+    """Ranks of each communicator; 0 where they differ."""
 
 
 class RasValue(Struct, frozen=True):

@@ -34,6 +34,7 @@ from whichrank.model.late_pattern import late
 from whichrank.records.events.communication import NcclError, PeerClosed
 from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, StoreError
 from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
+from whichrank.records.stack import ProcessStack
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import stack_ref
@@ -53,7 +54,8 @@ _TOPOLOGY = late(
     r"|\bConnected all |\bcoll channels|\bPattern \d|=== System"
 )
 """What a rank prints between the bootstrap and the end of the making."""
-_WAITED_IN_VAIN = ("clients_missing", "key_timeout", "barrier_timeout", "socket_timeout", "unique_id")
+_WRAPPED = late(r"torch/nn/parallel/distributed\.py$|distributed/(?:_composable/)?fsdp/")
+_GAVE_UP_WAITING = ("clients_missing", "key_timeout", "barrier_timeout", "socket_timeout", "unique_id")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -75,12 +77,20 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not here or not (case.world or _few_do_something_else(case, elsewhere)):
         return NotEvaluated("NCCL's log, torch's log or stacks of ranks that are starting")
     absent = tuple(sorted(elsewhere or set(range(case.world)) - here))
+    if any(_is_wrapped(case.stacks[rank]) for rank in elsewhere if rank in case.stacks):
+        return []  # it has a group: they are at different places behind its creation
     if not absent or _came_up(case) or not (started or starting or _stayed_at_init(case)):
         return []
     alone = len(here) == 1 and not starting and not elsewhere
     if (alone or _on_their_way(case)) and not _hangs(case):
         return []
     return [_finding(case, absent, tuple(sorted(here)), refs)]
+
+
+def _is_wrapped(stack: ProcessStack) -> bool:
+    """Whether a thread runs a model that DDP or FSDP has wrapped, which takes a group."""
+    frames = (frame for thread in stack.threads for frame in thread.frames)
+    return any(_WRAPPED.search(frame.file) and frame.function.endswith("forward") for frame in frames)
 
 
 def _few_do_something_else(case: Case, elsewhere: set[int]) -> bool:
@@ -138,7 +148,7 @@ def _hangs(case: Case) -> bool:
     """Whether anything says that the ranks wait without an end."""
     from whichrank.timeline.job_state.known_messages import stands_still
 
-    return bool(stands_still(case)) or any(event.what in _WAITED_IN_VAIN for event in case.events(StoreError))
+    return bool(stands_still(case)) or any(event.what in _GAVE_UP_WAITING for event in case.events(StoreError))
 
 
 def _stayed_at_init(case: Case) -> bool:

@@ -57,7 +57,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not signs:
         return []
     ranks = statements.unless_all(case, statements.ranks_of(signs))
-    message = (
-        f"{building.who(case, ranks, signs)} has a CUDA driver that does not fit: {building.short(signs[0].ref.quote)}."
-    )
+    whose = building.whose(case, ranks, signs)
+    message = f"The CUDA driver of {whose} does not fit: {building.short(signs[0].ref.quote)}."
     return [building.found(case, _CLAIM, signs, message, Grade.PROVES if plain else statements.surest(more), ranks)]

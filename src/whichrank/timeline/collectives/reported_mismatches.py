@@ -9,9 +9,11 @@ from msgspec import Struct
 
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.collectives import FingerprintMismatch
+from whichrank.records.events.communication import GlooMismatch
 from whichrank.records.events.watchdog import WatchdogProgress, WatchdogTimeout
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import SENT, of_all_ranks
+from whichrank.timeline.job_state import statements
 from whichrank.timeline.job_state.statements import Statement, statement
 
 _BUCKET = 1_000_000
@@ -23,6 +25,12 @@ _SAME_SIZE = (
 )  # fmt: skip
 """Operations to which every rank brings as much as the others."""
 ASPECTS = ("seq", "op", "shape", "dtype")
+_TRUNCATED = ("message truncated : receiving", "collective mismatch error")
+
+
+def other_sizes(case: Case) -> list[Statement]:
+    """Where Gloo's or NCCL's transport noticed a size that it did not expect."""
+    return [*statements.of_kind(case, GlooMismatch), *statements.said_by_nccl(case, *_TRUNCATED)]
 
 
 class Mismatch(Struct, frozen=True):

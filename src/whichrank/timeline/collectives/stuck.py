@@ -24,8 +24,8 @@ DEFAULT = "default_pg"
 _WATCHDOG: tuple[type[OfGroup], ...] = (WatchdogProgress, DumpSignal, WatchdogTimeout)
 # What keeps a rank from its next collective; "waiting" is what its victims do.
 HELD_UP = ("data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user")
-SENT = ("SEND", "RECV", "RECVANYSOURCE")
-"""As the watchdog names messages."""
+SENT = ("SEND", "RECV", "RECVANYSOURCE", "COALESCED")
+"""As the watchdog names messages, one or a batch of them."""
 _SEVERAL = 3
 """Processes of which one can be the odd one."""
 
@@ -93,6 +93,9 @@ def held_up(case: Case) -> list[Held]:
         return found
     waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
     standing = standings(case)
+    if standing is not None:  # whose own operation timed out waits for its GPU, whatever line its host is at
+        own = {*standing.waiting, *standing.earlier, *standing.ahead, *standing.in_messages}
+        doing = {rank: activity for rank, activity in doing.items() if rank not in own}
     behind = set(standing.behind) if standing else set()
     # A rank that issued an operation that others have not joined waits for them on the device, whatever its host does.
     ahead = {rank for meeting in case.meetings.pending if meeting.absent for rank in meeting.pending}

@@ -41,6 +41,16 @@ class WaitGraph(Struct):
         return [(self.meetings[n], self.awaited[n] - {rank}) for n in self.waits_in.get(rank, ())]
 
 
+def now(graph: WaitGraph, meetings: Meetings) -> WaitGraph:
+    """The same graph with each rank in its oldest unfinished operation alone: what it queued behind comes later."""
+    oldest = _oldest(meetings)
+    waits = {
+        rank: [n for n in numbers if graph.meetings[n].joined.get(rank) == oldest.get(rank)]
+        for rank, numbers in graph.waits_in.items()
+    }
+    return WaitGraph(graph.meetings, graph.awaited, {rank: numbers for rank, numbers in waits.items() if numbers})
+
+
 def _oldest(meetings: Meetings) -> dict[int, int]:
     """Rank -> row of its oldest unfinished operation."""
     oldest: dict[int, int] = {}

@@ -26,7 +26,7 @@ from whichrank.timeline.identity.runs import LARGEST_WORLD
 
 if TYPE_CHECKING:
     from whichrank.records.nccl import NcclProcess
-    from whichrank.records.ras import RasReport
+    from whichrank.records.ras import RasRank, RasReport
 
 # Processes that launch ranks; their stacks are no rank's.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
@@ -79,6 +79,11 @@ class People(Struct):
             found = {rank for rank in found if _same_host(self.by_rank[rank].host, host)}
         alone = next(iter(found)) if len(found) == 1 else None
         return alone if alone is None or not _apart(self.by_rank[alone].host, host) else None
+
+    def of_ras(self, listed: RasRank) -> int:
+        """The global rank behind a rank of a communicator: by its process, where that is known."""
+        known = self.rank_of(listed.pid)
+        return listed.rank if known is None else known
 
     def ranks_on(self, host: str) -> tuple[int, ...]:
         """All ranks that are known to run on a host, or in the pods of a node."""

@@ -184,7 +184,20 @@ def of_process(stack: ProcessStack) -> Activity:
         ends = (frame for each in stack.threads for frame in each.frames if _NATIVE_END.match(frame.function))
         end = next(ends, None)
         return activity if end is None else Activity("leaving", end, activity.place, idle=activity.idle)
+    if activity.doing in _BLOCKED and thread is not None and _at_a_lock(thread, stack):
+        inner = innermost_user_frame(thread)
+        return activity if inner == activity.frame else Activity("user", inner, activity.place, idle=True)
     return activity
+
+
+def _at_a_lock(thread: ThreadStack, stack: ProcessStack) -> bool:
+    """Whether it sleeps at the line of the training code at which another thread of the process sleeps too: whoever
+    holds the lock, what called this far out is not what it waits for."""
+    inner = thread.frames[0] if thread.frames else None
+    if inner is None or thread.state != "idle" or not is_user_frame(inner):
+        return False
+    others = (each for each in stack.threads if each is not thread and each.state == "idle" and each.frames)
+    return any((each.frames[0].file, each.frames[0].line) == (inner.file, inner.line) for each in others)
 
 
 def may_compute(activity: Activity, stack: ProcessStack) -> bool:

@@ -23,7 +23,7 @@ _VERSION = re.compile(r"NCCL version \S{1,60} compiled with CUDA")
 _NUMBERS = re.compile(r"\s*(\d{1,9})((?:\s{1,40}\d{1,9}){1,4})$")
 _GROUP = re.compile(
     r"\s*(\d{1,9})\s{1,20}(\d{1,9})\s{1,20}\d{1,9}\s{1,20}\d{1,9}(?:-\d{1,9})?"
-    r"\s{1,20}\d{1,9}\s{1,20}\d{1,9}\s{1,20}([A-Z]{1,20})\s{1,20}([A-Z,]{1,60})$"
+    r"\s{1,20}(\d{1,9})\s{1,20}\d{1,9}\s{1,20}([A-Z]{1,20})\s{1,20}([A-Z,]{1,60})$"
 )
 _COMM = re.compile(r"#\d{1,9}-\d{1,9} \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)$")
 _TOPIC = re.compile(r"Communicator ranks have different (?:(status)|(\w{1,40}) operation counts)$")
@@ -98,7 +98,7 @@ class _Parser:
         elif self._section == "Job summary":
             self._job(text)
         elif self._section == "Communicators":
-            self._group(text)
+            self._group(text, number)
         elif self._section in ("Errors", "Warnings"):
             self._block(text, number)
 
@@ -115,10 +115,10 @@ class _Parser:
         elif text:
             self._heading = text
 
-    def _group(self, text: str) -> None:
+    def _group(self, text: str, number: int) -> None:
         if found := _GROUP.match(text):
-            errors = tuple(word for word in found[4].split(",") if word not in ("OK", ""))
-            self.report.groups.append(RasGroup(int(found[1]), int(found[2]), found[3], errors))
+            errors = tuple(word for word in found[5].split(",") if word not in ("OK", ""))
+            self.report.groups.append(RasGroup(int(found[1]), int(found[2]), found[4], errors, number, int(found[3])))
         elif text.startswith("No communicator data"):
             self.report.no_data = True
 

@@ -30,8 +30,8 @@ _OF_PARTS = ("timers", "timings", "breakdown")
 """A line with such a word tells how long the parts of a step took, also without units."""
 _UNITS = ("tim", "ms", "seconds")
 """One of these stands in every heading of times."""
-_STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
-_STEP_WITHIN = re.compile(r"(?:step|iter(?:ation)?)[ =:#]{1,3}\d")
+_STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#\"]{1,4}(\d{1,12})\b")
+_STEP_WITHIN = re.compile(r"(?:step|iter(?:ation)?)[ =:#\"]{1,4}\d")
 """In lower case: what stands in every line that tells a step, found sooner than the step itself."""
 _SAYS_RANK = re.compile(r"(?i)(?<![\w-])(?:global[_ ])?rank\s?[=:#]?\s?(\d{1,7})\b")
 _RANKS_OF_HOST = re.compile(
@@ -42,7 +42,7 @@ _LEGEND = re.compile(r"(?<![\w.])(?P<name>[A-Za-z]\w{0,11}) ?= ?(?P<meaning>[A-Z
 _IN_BRACKETS = re.compile(r"\[[\w.-]{2,60}\]\[\d")
 """`[node0][5]`: a host and a rank."""
 _PAIR = re.compile(
-    rf"(?<![\w.])(?P<name>[A-Za-z][\w./-]{{1,40}})(?:\s?[=:]\s?|\s)"
+    rf"(?<![\w.])(?P<name>[A-Za-z][\w./-]{{1,40}})(?:\"?\s?[=:]\s?|\s)"
     rf"(?P<value>(?:0x)?[0-9a-fA-F]{{6,128}}|{_NUMBER})\s?(?P<unit>ms|us|s)?(?![\w.])"
 )
 _UNIT_FIRST = re.compile(r"(?<![\w.])(ms|us|seconds|milliseconds)\s?[:=]\s?(?=[a-z])", re.IGNORECASE)

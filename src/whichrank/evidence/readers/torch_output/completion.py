@@ -27,6 +27,10 @@ _DONE = (
     r"(?:finished|complete|completed|done|succeeded|successful(?:ly(?! \w{3,}ed\b))?|ended|(?:is|was) over"
     r"|successfully (?:finished|completed|ended))"
 )
+_WHO = (
+    r"(?:rank|host|worker|process|node|gpu|trainer|actor|learner|stage|site|client|replica|peer)[ _#-]?\d{1,6}\W?"
+    r"(?: is| has)?"
+)
 _MAYBE = (
     b"done", b"finish", b"complet", b"succe", b"ended", b"end of", b"over", b"bye", b"exit", b"return", b"rc",
     b"status", b"reached", b"train_runtime", b"passed", b"time", b"ut of bounds", shells.ASKED,
@@ -43,7 +47,7 @@ _WORDS = tuple(
     for pattern in (
         rf"\b{_RUN}\b[^.;]{{0,40}}\b{_DONE}\b",
         rf"\b(?:finished|completed|done)\b(?: with)?[^.;]{{0,30}}\b{_RUN}\b",
-        r"^\W*(?:all )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
+        rf"^\W*(?:all |{_WHO} )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
         r"[;.,] bye\W*$|^\W*end of (?:the )?(?:training|run|job)\b",
         r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b",
         # A unit of the job; those of the system end well all day.

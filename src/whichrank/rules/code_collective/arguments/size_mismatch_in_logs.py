@@ -43,6 +43,7 @@ from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.troubles.trouble import NOT_THERE
 from whichrank.timeline.job_state import deaths, statements
 from whichrank.timeline.job_state.statements import Statement
+from whichrank.timeline.job_state.waiting_lines import two_sides
 
 CODE = "COLL121"
 CAUSE = "size-mismatch"
@@ -90,7 +91,6 @@ _ELSEWHERE = Claim(
 _MOST_PARAMETERS = 1_000_000
 """Tensors of a model: the largest have some hundred thousand."""
 _ITEM_BYTES = (1, 2, 4, 8)
-_TRUNCATED = ("message truncated : receiving", "collective mismatch error")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -139,11 +139,13 @@ def _is_plausible(counts: tuple[int, ...]) -> bool:
 
 
 def _plain(case: Case) -> list[Finding]:
-    """Gloo's and NCCL's transports notice a size that they do not expect, and name nobody; where dumps show who called
-    something else, that is why."""
+    """Gloo's and NCCL's transports notice a size that they do not expect, and name nobody; where dumps or stacks show
+    who called something else, that is why."""
     if case.has_dumps and any(trouble.ranks and trouble.shape not in NOT_THERE for trouble in case.troubles):
         return []
-    plain = [*statements.of_kind(case, GlooMismatch), *statements.said_by_nccl(case, *_TRUNCATED)]
+    if not case.troubles and case.stacks and two_sides(case) is not None:
+        return []
+    plain = reported_mismatches.other_sizes(case)
     more = statements.beside(plain, statements.known(case, CAUSE))
     signs: list[Statement] = [*plain, *more]
     if not signs:

@@ -31,6 +31,7 @@ from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, Not
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.troubles.loops import may_have_left
 from whichrank.timeline.collectives.troubles.trouble import Trouble, calls_alone
 
 CODE = "COLL101"
@@ -63,7 +64,16 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     else:
         message = f"{name} issued {acted} where {due} was expected; {waiting}."
     other = Alternative("collective-order", "it may issue the missing operation later, in another order")
-    alone = Alternative("rank0-only-collective", "the operation may stand under a condition on the rank")
+    others: tuple[Alternative, ...] = (other,)
+    if trouble.due is not None and lineup.p2p[trouble.due]:
+        others = (
+            Alternative("p2p-unmatched", "a message may be one too many or too few"),
+            Alternative("p2p-deadlock", "two ranks may wait for each other's messages"),
+        )
+    elif trouble.shape != "skipped":
+        others = (Alternative("rank0-only-collective", "the operation may stand under a condition on the rank"),)
+        if not case.outline.loops and may_have_left(lineup, trouble):
+            others += (Alternative("uneven-inputs", "it may have run out of data and left its loop"),)
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -79,7 +89,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         message=message,
         evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims if trouble.hangs else (),
-        alternatives=(other,) if trouble.shape == "skipped" else (alone,),
+        alternatives=others,
         onset_ns=wording.onset(case, trouble),
         certificate=wording.certificate(lineup, trouble),
         fix=(

@@ -35,66 +35,36 @@ from msgspec.structs import replace
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.collectives import MESSAGES
-from whichrank.records.stack import ProcessStack, main_thread
+from whichrank.records.stack import ProcessStack
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.stuck import last_words, ref_of, stack_ref
+from whichrank.timeline.collectives.reported_mismatches import other_sizes
+from whichrank.timeline.collectives.stuck import ref_of
+from whichrank.timeline.job_state.statements import Statement
+from whichrank.timeline.job_state.waiting_lines import outermost, somebody_works, two_sides, waiting_places
 
 CODE = "COLL116"
 CAUSE = "conditional-collective"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if case.troubles or case.goes_on or _somebody_works(case):
+    if case.troubles or case.goes_on or somebody_works(case):
         return []
-    places = _places(case)
-    if not places:
+    if not waiting_places(case):
         return _of_processes(case) or NotEvaluated("stacks, or exceptions of waiting ranks")
-    if len(places) != 2:
+    sides = two_sides(case)
+    if sides is None:
         return []
-    few, many = sorted(places.items(), key=lambda item: (len(item[1]), min(item[1])))
-    if len(many[1]) < 2 and not _a_pair_apart(case):
-        return []
-    found = _finding(few, many)
+    few, many = sides
+    found = _borne_out(_finding(few, many), other_sizes(case))
     return [found if len(few[1]) * 2 < len(many[1]) else _undecided(found)]
 
 
-def _somebody_works(case: Case) -> bool:
-    """Whoever is not inside a collective may be the one that all others wait for, some directly and some by others."""
-    return any(activity.doing not in ("waiting", "unknown") for activity in case.activities.values())
-
-
-def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
-    """Lines and the ranks at them: by stacks of the hang itself, else by the exceptions that ended it."""
-    found: dict[CodePlace, dict[int, Ref]] = defaultdict(dict)
-    # Who waits for a message waits at a line of its own by nature.
-    waiting = [rank for rank, a in case.activities.items() if a.doing == "waiting" and a.collective not in MESSAGES]
-    if len(waiting) > 2 or _a_pair_apart(case):
-        for rank in waiting:
-            place = case.activities[rank].place or _outermost(case.stacks.get(rank))
-            if place is not None:
-                found[place][rank] = stack_ref(case, rank)
+def _borne_out(found: Finding, signs: list[Statement]) -> Finding:
+    """Surer where a transport also noticed that what met was not of one call."""
+    if not signs:
         return found
-    for rank, (activity, event) in last_words(case).items():
-        if activity.place is not None:
-            found[activity.place][rank] = event.ref
-    return found
-
-
-def _a_pair_apart(case: Case) -> bool:
-    """Whether the job has two ranks, stands still, and they wait in different collectives."""
-    waiting = [a.collective for a in case.activities.values() if a.doing == "waiting"]
-    apart = len(waiting) == case.world == 2 and all(waiting) and not set(waiting) & set(MESSAGES)
-    return apart and waiting[0] != waiting[1] and bool(case.stands_still)
-
-
-def _outermost(stack: ProcessStack | None) -> CodePlace | None:
-    """The last frame of a stack that was cut above the script's own lines."""
-    thread = main_thread(stack) if stack is not None else None
-    if thread is None or not thread.frames:
-        return None
-    frame = thread.frames[-1]
-    return CodePlace(frame.file, frame.line, frame.function)
+    return replace(found, grade=Grade.SUPPORTS, evidence=(*found.evidence, *(sign.ref for sign in signs[:2])))
 
 
 def _of_processes(case: Case) -> list[Finding]:
@@ -106,7 +76,7 @@ def _of_processes(case: Case) -> list[Finding]:
         return []
     found: dict[CodePlace, list[ProcessStack]] = defaultdict(list)
     for stack, activity in doing:
-        if (place := activity.place or _outermost(stack)) is not None:
+        if (place := activity.place or outermost(stack)) is not None:
             found[place].append(stack)
     if len(found) != 2:
         return []

@@ -27,7 +27,7 @@ from collections import defaultdict
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
-from whichrank.records.ras import RasMismatch, RasRank, RasReport
+from whichrank.records.ras import RasMismatch, RasReport
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state.trials import said_category
@@ -66,7 +66,7 @@ def _finding(case: Case, report: RasReport, mismatch: RasMismatch) -> Finding | 
     if mismatch.counts is None or len(mismatch.values) != 2:
         return None
     many, few = sorted(mismatch.values, key=lambda value: -value.ranks_count)
-    ranks = tuple(sorted(_global(case, listed) for listed in few.listed))
+    ranks = tuple(sorted(case.people.of_ras(listed) for listed in few.listed))
     if not ranks or len(ranks) != few.ranks_count or few.ranks_count * 2 > many.ranks_count:
         return None
     behind = int(few.value) < int(many.value)
@@ -96,9 +96,3 @@ def _finding(case: Case, report: RasReport, mismatch: RasMismatch) -> Finding | 
         next=(NextStep("py-spy dump --nonblocking --pid PID", "the stack of that rank shows where it is", (), "none"),),
         fix=("Look at the stack of that rank, or at its flight-recorder dump.",),
     )
-
-
-def _global(case: Case, listed: RasRank) -> int:
-    """The global rank behind a rank of a communicator: by its process, where that is known."""
-    known = case.people.rank_of(listed.pid)
-    return listed.rank if known is None else known

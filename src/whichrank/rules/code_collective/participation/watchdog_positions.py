@@ -78,22 +78,27 @@ def _unsent(standing: Standings) -> Finding:
     """Some wait for a message while all others are in a collective: whoever owes it went on without it."""
     waiting, others = tuple(sorted(standing.in_messages)), tuple(sorted(standing.waiting))
     shown = [*list(standing.in_messages.values())[:2], *list(standing.waiting.values())[:2]]
-    verb = "waits" if len(waiting) == 1 else "wait"
+    alone = len(waiting) == 1
     return Finding(
         code=CODE,
         cause="p2p-unmatched",
         category="hang",
         severity="error",
         grade=Grade.HINTS,
-        subject=Subject(candidates=others),
+        # Several that wait for messages may wait for each other.
+        subject=Subject(candidates=others if alone else tuple(sorted((*waiting, *others)))),
         message=(
-            f"{wording.ranks_text(waiting).capitalize()} {verb} for a message, while {wording.ranks_text(others)} have "
-            f"gone on to work {standing.target} of {_group(standing)}: one of them left its half out."
+            f"{wording.ranks_text(waiting).capitalize()} {'waits' if alone else 'wait'} for a message, while "
+            f"{wording.ranks_text(others)} have gone on to work {standing.target} of {_group(standing)}: one of them "
+            f"left its half out{'' if alone else ', or those that wait for messages wait for each other'}."
         ),
         evidence=tuple(event.ref for event in shown),
-        victims=waiting,
+        victims=waiting if alone else (),
         onset_ns=min((e.time_ns for e in shown if e.time_ns), default=None),
-        alternatives=(Alternative(CAUSE, "they may have come to the collective by different ways"),),
+        alternatives=(
+            *(() if alone else (Alternative("p2p-deadlock", "each of them may wait for another's message"),)),
+            Alternative(CAUSE, "they may have come to the collective by different ways"),
+        ),
         next=(
             NextStep(
                 "py-spy dump --nonblocking --pid PID", "the stack shows whose message a rank waits for", (), "none"

@@ -197,6 +197,15 @@ def _entered(lineup: Lineup, ranks: Sequence[int], mine: Frame, loop: Loop) -> b
     return any((f.file, f.function) == (mine.file, mine.function) and loop.holds(f.line) for f in frames)
 
 
+def may_have_left(lineup: Lineup, trouble: Trouble) -> bool:
+    """Whether by the lines alone, without the script, the rank may have left a loop: it is further down than the others
+    in one function, at a line where it had not been."""
+    if trouble.acted is None or trouble.due is None:
+        return False
+    there = fork(lineup.call_of(trouble.acted).stack, lineup.call_of(trouble.due).stack)
+    return there is not None and there[0].line > there[1].line and not _passed_before(lineup, trouble.acted, there[0])
+
+
 def left(mine: Sequence[Frame], theirs: Sequence[Frame], loops: Loops) -> list[Loop]:
     """The loops that the first stack stands behind and the second is in."""
     there = fork(mine, theirs)

@@ -12,7 +12,7 @@ from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting, Meetings
 from whichrank.timeline.collectives.program import TAIL, Programs, pool_programs
 from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble
-from whichrank.timeline.collectives.waits import WaitGraph, build_graph, reached_by, sinks
+from whichrank.timeline.collectives.waits import WaitGraph, build_graph, now, reached_by, sinks
 
 # An unfinished operation is nothing unusual up to three times as long as nearly all earlier ones took, within these
 # bounds: dumps of a running job are not written at one instant, and nobody looks at a job that hangs for half a second.
@@ -140,10 +140,13 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
     circles = [part for part in ends if len(part) > 1 and open_meetings(graph, part)]
     if circles:
         part = max(circles, key=lambda p: reached_by(graph, p))
-        return [judge_cycle(programs, graph, part, waiting)]
+        inner = [at for at in sinks(now(graph, meetings)) if 1 < len(at) < len(part) and set(at) <= set(part)]
+        if not any(_queue(graph, at) for at in inner):
+            return [judge_cycle(programs, graph, part, waiting)]
+        ends = inner  # the others of the circle only queued behind them
     for part in ends:
-        queued = [m for m in graph.complete if m.p2p and set(m.joined) <= set(part)]
-        if len(queued) > 1:
+        queued = _queue(graph, part)
+        if queued:
             return [_queued_messages(lineup, part, queued, waiting)]
     if graph.complete:
         trouble = _stalled(lineup, graph, ends)
@@ -153,6 +156,12 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
         first = min(graph.suspected, key=lambda m: _onset(lineup, m))
         return [_not_started(lineup, first) or judge_lost(programs, graph, waiting)]
     return [judge_unknown(programs, graph)]
+
+
+def _queue(graph: WaitGraph, part: tuple[int, ...]) -> list[Meeting]:
+    """The messages among these ranks that are all posted, where they hold up each other."""
+    queued = [m for m in graph.complete if m.p2p and set(m.joined) <= set(part)]
+    return queued if len(queued) > 1 else []
 
 
 def _queued_messages(lineup: Lineup, part: tuple[int, ...], queued: list[Meeting], waiting: tuple[int, ...]) -> Trouble:
