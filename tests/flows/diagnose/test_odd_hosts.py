@@ -64,6 +64,15 @@ def test_a_job_that_is_too_slow(tmp_path: Path) -> None:
     assert (found.category, found.cause, found.culprits.hosts) == ("slow", "cpu-starved", ("birch-3",))
 
 
+def test_a_job_of_which_a_person_says_that_it_was_slow(tmp_path: Path) -> None:
+    """It ran into its time limit for that reason."""
+    limit = "slurmstepd: error: *** JOB 551902 ON birch-1 CANCELLED AT 2025-08-22T13:02:09 DUE TO TIME LIMIT ***\n"
+    asked = "note: 12 h should have given about 8000 steps, why only 2900?\n"
+    lines = prolog("mlx5_0 rate: 50 Gb/sec (1X HDR)", "mlx5_0 rate: 200 Gb/sec (4X HDR)")
+    found = verdict(tmp_path, lines, SLOW + limit + asked)
+    assert (found.category, found.cause, found.culprits.hosts) == ("slow", "slow-network", ("birch-3",))
+
+
 @pytest.mark.parametrize(
     ("odd", "usual"),
     [

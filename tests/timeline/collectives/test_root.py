@@ -55,6 +55,25 @@ def test_two_operations_queued_in_opposite_order() -> None:
     assert {rank for rank, _, _ in trouble.cycle} == {0, 1, 2}
 
 
+def test_two_that_wait_for_each_other_hold_up_a_third_and_a_collective() -> None:
+    """Ranks 1 and 2 both receive first; rank 3's message and the all_reduce are queued behind."""
+    groups = {"0": (0, 1, 2, 3)}
+    queued = {
+        0: [],
+        1: ["recv 1<-2", "send 1->2"],
+        2: ["recv 2<-1", "send 2->1", "recv 2<-3", "send 2->3"],
+        3: ["send 3->2", "recv 3<-2"],
+    }
+    dumps = []
+    for rank, messages in queued.items():
+        past = [Did("0", "all_reduce", n + 1) for n in range(8)]
+        posted = [Did("0", name, 8, done=name == "send 3->2", line=20) for name in messages]
+        last = [] if rank == 3 else [Did("0", "all_reduce", 9, done=False)]  # its host waits for what it receives
+        dumps.append(dump(rank, groups, [*past, *posted, *last]))
+    (trouble,) = troubles(*dumps)
+    assert (trouble.shape, trouble.ranks) == ("p2p-cycle", (1, 2))
+
+
 def test_a_gpu_that_never_began() -> None:
     begun = Did("0", "all_reduce", 9, done=False, started=True)
     dumps = [dump(rank, WORLD, [*steps(8), replace(begun, started=rank != 2)]) for rank in range(3)]

@@ -35,6 +35,8 @@ def verdict(tmp_path: Path, text: str):
         "Job 90412 finished with exit code 0\n",
         "p0 I1103 06:56:11.001230 train.py:240] done.\n",
         "exit codes: p0=0 p1=0 p2=0 p3=0\n",
+        "host2 finished, 323 batches in all\n",
+        "worker 3: done\n",
     ],
 )
 def test_a_run_that_says_so_finished(tmp_path, end):

@@ -34,6 +34,9 @@ PARTS = "[rank0] timers it 7: fwd 0.21 h2d 0.05 comm_wait 1.71\n[rank1] timers i
 PAIRS = """[rank0] step 7 loss 2.1 fwd_ms=21.5 param_sha1 0f8c1a77
 [rank1] step 7 loss 2.2 fwd_ms=40.1 param_sha1 b2e40c19
 """
+JSON_LINES = """{"rank": 0, "step": 40, "loss": 1.2, "rows_ms": 6.2}
+{"rank": 1, "step": 40, "loss": 1.1, "rows_ms": 109.4}
+"""
 FROM_THE_MARGIN = "allreduce wait per rank, mean of 200 steps [ms]:\nrank  9: 1031\nrank 18: 6\n"
 EXTREMES = (
     "0: INFO:megatron.core.utils:[2024-05-02 09:00:11] | MnRtt/Rnk: 3451.20ms/8 | MxRtt/Rnk: 5177.93ms/19 | "
@@ -112,6 +115,13 @@ def cells(tmp_path, text):
                 ("param_sha1", "checksum", (0,), None, 7, "0f8c1a77"),
                 ("fwd_ms", "work", (1,), None, 7, 40.1),
                 ("param_sha1", "checksum", (1,), None, 7, "b2e40c19"),
+            ],
+        ),
+        (
+            JSON_LINES,
+            [
+                ("rows_ms", "step", (0,), None, 40, 6.2),
+                ("rows_ms", "step", (1,), None, 40, 109.4),
             ],
         ),
         (
