@@ -21,7 +21,7 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("fd-limit", re.compile(r"(?i)\bnofile\b|\bopen files\b|\bulimit -n\b")),
     ("shm-too-small", re.compile(r"(?i)/dev/shm\b|\bshm(?:[-_ ]size)?\b")),
     ("mtu-mismatch", re.compile(r"(?i)\bmtu\b|\bping\b.*(?:-s \d{4}|-M do)\b(?:.*\b(?:loss|lost)\b)?|\bjumbo\b")),
-    ("driver-mismatch", re.compile(r"(?i)\bdriver\b")),
+    ("driver-mismatch", re.compile(r"(?i)\bdriver(?:_\w{1,20})?\b")),
     ("nccl-version-mismatch", re.compile(r"(?i)\b(?:lib)?nccl\b(?!_)")),
     (
         "gpu-thermal-or-power",

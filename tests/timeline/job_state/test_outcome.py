@@ -37,6 +37,7 @@ def verdict(tmp_path: Path, text: str):
         "exit codes: p0=0 p1=0 p2=0 p3=0\n",
         "host2 finished, 323 batches in all\n",
         "worker 3: done\n",
+        "INFO tagger: rank 2: all 14 shards read, 112 batches, finished\n",
     ],
 )
 def test_a_run_that_says_so_finished(tmp_path, end):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from whichrank.evidence.text.prefixes import Clock, listen
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.host_topics import CAUSES, cause_of
@@ -39,6 +40,9 @@ _SHAPE = 120
 _SETTING = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=\S{1,200}")
 _OF_RANKS = re.compile(r"(?i)rank|gpu|cuda|attempt|step|epoch|std(?:out|err)")
 """What has a number and is no host."""
+_TOPIC = (2, 3, 4, 5)
+"""So many words at the beginning of a line say what it is about."""
+_LINES_OF_RANKS = 400
 _HOSTS = 3
 _MOST_HOSTS = 512
 _STAMP = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S*\]?\s*|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s+")
@@ -52,7 +56,7 @@ _FINISHED = 0.7
 """Of a run that said that it ended well, nothing is looked for."""
 _SYMPTOMS = (
     "unknown", "rank-exception", "rank-native-crash", "size-mismatch", "straggler", "conditional-collective",
-    "collective-order",
+    "collective-order", "uneven-inputs",
 )  # fmt: skip
 _FAR = 100
 """Times a number that no two hosts have alike: clocks that are off by minutes, not by microseconds."""
@@ -145,7 +149,7 @@ def _all_odd(texts: Sequence[_Text], people: People) -> list[OddHost]:
     known = {short_name(host) for host in people.hosts()}
     peers = known.union(*(_alike(said) for said in families.values()))
     found = [odd for said in (*families.values(), *_behind(texts, peers)) for odd in _odd(said, peers)]
-    return found or list(_in_own_files(texts, people))
+    return found or list(_in_own_files(texts, people)) or list(_of_their_ranks(texts, people))
 
 
 def _families(texts: Iterable[_Text]) -> dict[tuple[str, ...], list[_Said]]:
@@ -246,6 +250,53 @@ def _in_own_files(texts: Sequence[_Text], people: People) -> Iterator[OddHost]:
                 ref = Ref(text.label, f"line {number}", line.strip()[:300], None, names[text.label])
                 yield OddHost(names[text.label], hints[0].cause, ref, None, len(alike))
                 break
+
+
+def _of_their_ranks(texts: Sequence[_Text], people: People) -> Iterator[OddHost]:
+    """What all ranks of one host print otherwise than the ranks of all others, where a line names its rank alone."""
+    said: dict[tuple[str, ...], dict[str, list[_Said]]] = defaultdict(lambda: defaultdict(list))
+    for text in texts:
+        own = _host_of_file(text.label, texts, people)
+        for number, line in text.lines[:_LINES_OF_RANKS]:
+            voice = listen(line.encode(), Clock(0))
+            rank = voice.rank if voice.rank is not None else voice.task
+            host = voice.host or (people.host_of(rank) if rank is not None else None) or own
+            words = _words(voice.text)
+            if host is None or len(words) <= _TOPIC[0]:
+                continue
+            each = _Said(text.label, number, short_name(host), words, line.strip())
+            topic = tuple(_COUNTED.sub("#", word.partition("=")[0]) for word in words[: _TOPIC[-1]])
+            for length in _TOPIC:
+                said[topic[:length]][each.name].append(each)
+    hosts = {name for by_host in said.values() for name in by_host}
+    if not _HOSTS <= len(hosts) <= _MOST_HOSTS:
+        return
+    told: set[tuple[str, int]] = set()
+    for by_host in said.values():
+        found = _all_of_one(by_host) if by_host.keys() == hosts else None
+        if found is None or (found.said.source, found.said.number) in told:
+            continue
+        cause = cause_of(found.own, found.usual, " ".join(_words(found.said.text)))
+        if cause is not None:
+            told.add((found.said.source, found.said.number))
+            peer = next(lines[0] for name, lines in by_host.items() if name != found.said.name)
+            yield OddHost(found.said.name, cause, _quoted(found.said), _quoted(peer), len(hosts))
+
+
+def _all_of_one(by_host: Mapping[str, Sequence[_Said]]) -> _Difference | None:
+    """The words that are in all lines of one host and in none of the others, which have others in common."""
+    common = {name: set.intersection(*(set(each.words) for each in lines)) for name, lines in by_host.items()}
+    anywhere = {name: set().union(*(each.words for each in lines)) for name, lines in by_host.items()}
+    found = []
+    for name, lines in by_host.items():
+        rest = [other for other in by_host if other != name]
+        own = common[name] - set().union(*(anywhere[other] for other in rest))
+        usual = set.intersection(*(common[other] for other in rest)) - anywhere[name]
+        ordered = [word for word in lines[0].words if word in own]
+        theirs = [word for word in by_host[rest[0]][0].words if word in usual]
+        if own and usual and not _only_measured(ordered, theirs):
+            found.append(_Difference(lines[0], " ".join(ordered), " ".join(theirs)))
+    return found[0] if len(found) == 1 else None
 
 
 def _settings(texts: Sequence[_Text], names: Mapping[str, str]) -> list[_Said]:

@@ -101,7 +101,7 @@ def _judged(
     if texts and not case.has_dumps and not _watched(outcomes):
         from whichrank.flows.diagnose.odd_hosts import odd_hosts
 
-        case.odd_hosts = odd_hosts(texts, case.people, answer.verdict)
+        case.odd_hosts = odd_hosts(beside, case.people, answer.verdict)
         answer = conclude(case, sources, why=why, progress=progress) if case.odd_hosts else answer
     if answer.verdict.cause == "unknown" and texts and not case.has_dumps and not _watched(outcomes):
         from whichrank.flows.diagnose.unexplained import closest_causes

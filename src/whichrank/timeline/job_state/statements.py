@@ -313,6 +313,9 @@ def _survived(case: Case, source: str, line: int, rank: int | None) -> bool:
     at = int(np.searchsorted(progress.line, line, side="right"))
     later = slice(0, at) if newest_first(progress) else slice(at, None)
     steps = progress.step[later]
+    if (progress.step < 0).all():  # lines that count nothing we know, each with a loss of its own
+        losses = progress.loss[later]
+        steps = np.where(np.isfinite(losses), np.arange(len(losses)), -1)
     if rank is not None and len(np.unique(steps[progress.rank[later] == rank])) >= _STEPS_AFTER:
         return True
     counted = np.unique(steps[steps >= 0])

@@ -48,6 +48,7 @@ _WORDS = tuple(
         rf"\b{_RUN}\b[^.;]{{0,40}}\b{_DONE}\b",
         rf"\b(?:finished|completed|done)\b(?: with)?[^.;]{{0,30}}\b{_RUN}\b",
         rf"^\W*(?:all |{_WHO} )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
+        r"\ball \d+ [^.;]{3,60}, (?:finished|done|completed?)\W*$",
         r"[;.,] bye\W*$|^\W*end of (?:the )?(?:training|run|job)\b",
         r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b",
         # A unit of the job; those of the system end well all day.
