@@ -104,3 +104,44 @@ def test_a_long_log_between_the_prolog_and_the_end(tmp_path: Path) -> None:
     work = "".join(f"birch-1 step {step} loss 2.1\n" for step in range(60_000))
     found = verdict(tmp_path, prolog(*SAID[0][1:]), work + HANGS)
     assert (found.cause, found.culprits.hosts) == ("cache-not-shared", ("birch-3",))
+
+
+def ranks_of_hosts(odd: str, usual: str) -> str:
+    """Two ranks on each of four hosts; a line names its rank alone, and the first one its host."""
+    lines = "".join(
+        f"{rank}: INFO launch host={HOSTS[rank // 2]} rank={rank}/8 pid={600 + rank}\n" for rank in range(8)
+    )
+    return lines + "".join(
+        f"{rank}: INFO paths {odd if rank in (4, 5) else usual} for rank {rank} pid {600 + rank}\n" for rank in range(8)
+    )
+
+
+PATHS = ("ckpt=/ckpt (ext4 /dev/nvme0n1p3)", "ckpt=/ckpt (nfs4 10.3.0.5:/ckpt)")
+
+
+def test_what_the_ranks_of_one_host_print(tmp_path: Path) -> None:
+    waits = "".join(TIMED_OUT.format(rank) for rank in range(8))
+    found = verdict(tmp_path, ranks_of_hosts(*PATHS), waits)
+    assert (found.cause, found.culprits.hosts, found.culprits.ranks) == ("cache-not-shared", ("birch-3",), (4, 5))
+
+
+def test_the_host_along_which_the_ranks_part(tmp_path: Path) -> None:
+    """Of two sides the smaller one is all of one host, which has another file system."""
+    loop = "".join(TIMED_OUT.format(rank).replace("512", "26214400" if rank in (4, 5) else "1") for rank in range(8))
+    found = verdict(tmp_path, ranks_of_hosts(*PATHS), loop)
+    assert (found.cause, found.culprits.ranks) == ("cache-not-shared", (4, 5))
+    assert verdict(tmp_path / "alike", ranks_of_hosts(PATHS[1], PATHS[1]), loop).cause != "cache-not-shared"
+
+
+def test_kernel_logs_of_hosts_tell_of_their_links(tmp_path: Path) -> None:
+    """A slow link explains a job that gave up because it was slow."""
+    files = {"train.log": SLOW + "birch-1 10:10:00 ERROR slo: mean step above budget\n"}
+    for name in HOSTS:
+        up = "1000 Mbps full duplex" if name == "birch-3" else "100000 Mbps full duplex"
+        files[f"kern-{name}.log"] = (
+            f"Nov  4 08:38:09 {name} kernel: mlx5_core 0000:41:00.0: firmware version: 22.39.2048\n"
+            f"Nov  4 08:38:14 {name} kernel: mlx5_core 0000:41:00.0 ens5f0np0: NIC Link is Up, {up}\n"
+            f"Nov  4 08:38:20 {name} kernel: EXT4-fs (nvme1n1): mounted filesystem with ordered data mode.\n"
+        )
+    found = diagnose([texts.write(tmp_path, files)]).verdict
+    assert (found.category, found.cause, found.culprits.hosts) == ("slow", "slow-network", ("birch-3",))

@@ -187,3 +187,10 @@ def test_what_a_logger_wrote_may_have_been_caught(tmp_path, text, sure):
 def test_a_launcher_that_saw_the_end_is_believed(tmp_path):
     (tmp_path / "job.log").write_text(BELOW_A_LOGGER + REPORT)
     assert diagnose([tmp_path], jobs=1).verdict.confidence > 0.7
+
+
+def test_losses_that_follow_an_error_are_training_too(tmp_path):
+    """Lines that count nothing but have a loss of their own."""
+    went_on = "".join(f"[rank2]: shard {n}/14 batch {8 * n} loss 2.{n}\n" for n in range(5, 12))
+    raised = OOM.replace("rank3", "rank2")
+    assert verdict(tmp_path, "[rank2]: shard 1/14 batch 1 loss 2.3\n" + raised + went_on).category != "crash"

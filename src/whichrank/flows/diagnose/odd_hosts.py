@@ -118,9 +118,9 @@ def _leaves_open(verdict: Verdict) -> bool:
 
 
 def _is_of(host: str, people: People, verdict: Verdict) -> bool:
-    """Whether all that the verdict blames so far is on that host."""
-    ranks = set(verdict.culprits.ranks)
-    return bool(ranks) and ranks <= set(people.ranks_on(host))
+    """Whether all that the verdict blames so far is on that host, or its ranks are one of the two sides that differ."""
+    ranks, there = set(verdict.culprits.ranks), set(people.ranks_on(host))
+    return bool(ranks) and (ranks <= there or there == set(verdict.victims))
 
 
 def _is_in(odd: OddHost, errors: Iterable[str]) -> bool:
@@ -255,8 +255,9 @@ def _in_own_files(texts: Sequence[_Text], people: People) -> Iterator[OddHost]:
 def _of_their_ranks(texts: Sequence[_Text], people: People) -> Iterator[OddHost]:
     """What all ranks of one host print otherwise than the ranks of all others, where a line names its rank alone."""
     said: dict[tuple[str, ...], dict[str, list[_Said]]] = defaultdict(lambda: defaultdict(list))
+    numbered = sum(_stem(text.label) is not None for text in texts) >= _HOSTS
     for text in texts:
-        own = _host_of_file(text.label, texts, people)
+        own = _host_of_file(text.label, texts, people) or (_stem(text.label) if numbered else None)
         for number, line in text.lines[:_LINES_OF_RANKS]:
             voice = listen(line.encode(), Clock(0))
             rank = voice.rank if voice.rank is not None else voice.task
@@ -314,9 +315,15 @@ def _host_of_file(label: str, texts: Sequence[_Text], people: People) -> str | N
     """The host whose file it is: by its name, or as one of several files whose names differ in a number alone."""
     if (host := host_in_name(label, by_short_name(people.hosts()))) is not None:
         return host
+    stem = _stem(label)
+    fellows = sum(stem is not None and _kind(stem) == _kind(_stem(text.label) or "") for text in texts)
+    return stem if fellows >= _HOSTS else None
+
+
+def _stem(label: str) -> str | None:
+    """The name of a file where it ends as names of hosts do."""
     stem = PurePosixPath(label).name.partition(".")[0]
-    fellows = sum(_kind(stem) == _kind(PurePosixPath(text.label).name.partition(".")[0]) for text in texts)
-    return stem if fellows >= _HOSTS and stem[-1:].isdigit() and not _OF_RANKS.search(stem) else None
+    return stem if stem[-1:].isdigit() and not _OF_RANKS.search(stem) else None
 
 
 def _quoted(said: _Said) -> Ref:

@@ -30,6 +30,7 @@ from whichrank.records.events.watchdog import GilHeld, WatchdogStuck
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.stuck import standings
 from whichrank.timeline.job_state import statements
 
 CODE = "CUDA105"
@@ -57,6 +58,23 @@ _CLAIM = Claim(
 )
 
 
+_HELD = Claim(
+    CODE,
+    "rank-stuck-in-user-code",
+    category="hang",
+    fix=(
+        "Take its stack with C frames: one thread keeps Python's lock, in a regular expression or an extension.",
+        "Bound that call: a simpler pattern, a time limit, another process.",
+    ),
+    alternatives=(
+        (CAUSE, "the call may be one of CUDA that does not return"),
+        ("gpu-kernel-stuck", "a kernel that never ends blocks calls that synchronise"),
+    ),
+    next=_CLAIM.next,
+)
+"""Its watchdog still speaks, and says that the rank has issued nothing new."""
+
+
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
@@ -72,6 +90,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     what = f"The NCCL watchdog of {_whose(case, ranks)} was stuck{how}" if stuck else (
         f"A thread of {_whose(case, ranks)} held Python's interpreter lock"
     )  # fmt: skip
+    standing = standings(case) if ranks and not stuck else None
+    if standing is not None and set(ranks) <= standing.behind.keys():
+        late = [statements.statement(case, standing.behind[rank]) for rank in ranks]
+        message = f"{what} and did not come to the collective in which the others wait."
+        return [building.found(case, _HELD, [*signs, *late], message, Grade.SUPPORTS, ranks)]
     sure = Grade.SUPPORTS if stuck else Grade.HINTS
     return [building.found(case, _CLAIM, signs, f"{what}: a CUDA call or the interpreter lock blocks it.", sure, ranks)]
 

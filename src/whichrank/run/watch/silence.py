@@ -165,6 +165,9 @@ def _at_the_start(ranks: list[RankState], waiting: list[RankState], away: tuple[
 
 
 def _nobody_waits(away: tuple[RankState, ...]) -> Silence:
+    if all(seen.under_way and not seen.beating for seen in away):
+        # One thread of each waits in a call of CUDA's, and with it all that asks CUDA for anything.
+        return Silence("held", BUSY_S, "the interpreter of no rank runs", away)
     quiet = all(seen.busy is False for seen in away)
     limit = (BUSY_S if any(seen.work for seen in away) else NOBODY_WAITS_S) if quiet else float("inf")
     return Silence("nobody waits", limit, "no rank issues a collective and none works", away)

@@ -99,6 +99,7 @@ def held_up(case: Case) -> list[Held]:
     behind = set(standing.behind) if standing else set()
     # A rank that issued an operation that others have not joined waits for them on the device, whatever its host does.
     ahead = {rank for meeting in case.meetings.pending if meeting.absent for rank in meeting.pending}
+    ahead |= _ahead_by_ras(case)
     if waiting and doing and len(doing) <= len(waiting) and not ahead & set(doing):
         named = [rank for rank in doing if rank in behind] or list(doing)
         if case.goes_on or (standing is None and _all_may_work(case, named, waiting)):
@@ -106,9 +107,20 @@ def held_up(case: Case) -> list[Held]:
         return [Held(rank, doing[rank], waiting, "stacks") for rank in named]
     if standing is not None and not waiting:
         timed_out = tuple(standing.waiting)
-        late = [rank for rank in doing if rank not in standing.waiting and rank not in standing.ahead]
+        late = [rank for rank in doing if rank not in ahead]
         return [Held(rank, doing[rank], timed_out, "watchdog") for rank in late if len(late) <= len(timed_out)]
     return []
+
+
+def _ahead_by_ras(case: Case) -> set[int]:
+    """Ranks that have launched more of a communicator's operations than others of it: they wait for them there."""
+    found: set[int] = set()
+    for mismatch in (mismatch for report in case.ras for mismatch in report.mismatches if mismatch.counts is not None):
+        values = [value for value in mismatch.values if value.value.isdigit()]
+        most = max((int(value.value) for value in values), default=0)
+        if len(values) > 1:
+            found |= {case.people.of_ras(one) for value in values if int(value.value) == most for one in value.listed}
+    return found
 
 
 def _as_others_wait(case: Case, rank: int, victims: Sequence[int]) -> bool:

@@ -7,10 +7,11 @@ from collections import defaultdict
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
 from whichrank.records.events.collectives import MESSAGES
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.set_ups import pairs_only
-from whichrank.timeline.collectives.stuck import last_words, stack_ref
+from whichrank.timeline.collectives.stuck import SENT, last_words, stack_ref
 
 
 def two_sides(case: Case) -> tuple[tuple[CodePlace, dict[int, Ref]], tuple[CodePlace, dict[int, Ref]]] | None:
@@ -33,7 +34,12 @@ def waiting_places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
     """Lines and the ranks at them: by stacks of the hang itself, else by the exceptions that ended it."""
     found: dict[CodePlace, dict[int, Ref]] = defaultdict(dict)
     # Who waits for a message waits at a line of its own by nature.
-    waiting = [rank for rank, a in case.activities.items() if a.doing == "waiting" and a.collective not in MESSAGES]
+    in_messages = {event.rank for event in case.events(WatchdogTimeout) if event.op.upper() in SENT}
+    waiting = [
+        rank
+        for rank, a in case.activities.items()
+        if a.doing == "waiting" and a.collective not in MESSAGES and rank not in in_messages
+    ]
     if len(waiting) > 2 or _a_pair_apart(case):
         for rank in waiting:
             place = case.activities[rank].place or outermost(case.stacks.get(rank))

@@ -57,6 +57,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     few, many = sides
     found = _borne_out(_finding(few, many), other_sizes(case))
+    if (few[0].file, few[0].function) == (many[0].file, many[0].function) and few[0].line > many[0].line:
+        left = Alternative("uneven-inputs", "they may have run out of data and left the loop")
+        found = replace(found, alternatives=(left, *found.alternatives))
     return [found if len(few[1]) * 2 < len(many[1]) else _undecided(found)]
 
 

@@ -131,6 +131,46 @@ def test_several_that_wait_for_messages_may_wait_for_each_other(tmp_path: Path) 
     assert verdict(tmp_path, [], log=log).culprits.candidates == (0, 1, 2, 3)
 
 
+def test_lines_of_ranks_that_all_wait_for_messages_blame_nobody(tmp_path: Path) -> None:
+    stacks = [SYNCHRONIZES.format(85)] * 3 + [SYNCHRONIZES.format(67)]
+    log = "".join(timed_out(rank, 400 + rank, "RECV", 64) for rank in range(4))
+    assert verdict(tmp_path, stacks, log=log).culprits.ranks == ()
+
+
+def test_who_has_left_a_loop_may_have_run_out_of_data(tmp_path: Path) -> None:
+    found = verdict(tmp_path, [*[SYNCHRONIZES.format(81)] * 3, SYNCHRONIZES.format(86)])
+    assert (found.cause, found.culprits.ranks) == ("conditional-collective", (3,))
+    assert "uneven-inputs" in [other.cause for other in found.alternatives]
+
+
+TWO = """#0-0 (0d94f4eaa55880fb) MISMATCH
+  Communicator ranks have different {0} operation counts
+  Rank {1} has launched up to operation 161 -- GPU 0 managed by process {2} on node 192.0.2.2
+  Rank {3} has launched up to operation 159 -- GPU 0 managed by process {4} on node 192.0.2.2
+
+"""
+
+
+def test_who_is_ahead_in_a_communicator_is_not_held_up_by_its_own_code(tmp_path: Path) -> None:
+    ras = SUMMARY.replace("4          4", "2          2") + ERRORS
+    ras += TWO.format("AllReduce", 1, 41, 0, 40) + TWO.format("AllGather", 0, 40, 1, 41)
+    found = verdict(tmp_path, [IN_EVALUATION, AT_ITEM], ras, timed_out(1, 165, "ALLREDUCE", 64))
+    assert 0 not in found.culprits.ranks
+
+
+def test_a_lock_of_the_interpreter_keeps_a_rank_from_its_collective(tmp_path: Path) -> None:
+    said = (
+        "[rank2]:[E1118 17:34:07.060697095 ProcessGroupNCCL.cpp:1850] [PG ID 0 PG GUID 0(default_pg) Rank 2] Could not "
+        "acquire GIL within 300 ms on exit, possible GIL induced hang\n"
+        "[rank2]:[E1118 17:34:06.764755912 ProcessGroupNCCL.cpp:1914] [PG ID 0 PG GUID 0(default_pg) Rank 2] Received a "
+        "dump signal due to a collective timeout from  rank 3 and we will try our best to dump the debug info. Last "
+        "enqueued NCCL work: 27, last completed NCCL work: 27.This is most likely caused by incorrect usages\n"
+    )
+    log = said + "".join(timed_out(rank, 28, "ALLREDUCE", 483) for rank in (0, 1, 3))
+    found = verdict(tmp_path, [], log=log)
+    assert (found.cause, found.culprits.ranks) == ("rank-stuck-in-user-code", (2,))
+
+
 LOCKED = 'Thread {0} (idle): "{1}"\n    EventLog.flush (fit.py:36)\n    {2}\n'
 ROTATES = LOCKED.format(
     11, "MainThread", "EventLog.add (fit.py:33)\n    Molecules.batches (fit.py:61)\n    <module> (fit.py:138)"
