@@ -8,6 +8,8 @@ import pytest
 
 from tests.rules import crash_texts as texts
 from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.records.events.processes import Traceback
+from whichrank.timeline.job_state import statements
 
 OOM = (
     "[rank3]: Traceback (most recent call last):\n"
@@ -193,4 +195,6 @@ def test_losses_that_follow_an_error_are_training_too(tmp_path):
     """Lines that count nothing but have a loss of their own."""
     went_on = "".join(f"[rank2]: shard {n}/14 batch {8 * n} loss 2.{n}\n" for n in range(5, 12))
     raised = OOM.replace("rank3", "rank2")
-    assert verdict(tmp_path, "[rank2]: shard 1/14 batch 1 loss 2.3\n" + raised + went_on).category != "crash"
+    case = texts.case_of(texts.write(tmp_path, {"job.log": "[rank2]: shard 1/14 loss 2.3\n" + raised + went_on}))
+    (event,) = case.events(Traceback)
+    assert statements.survived(case, event)

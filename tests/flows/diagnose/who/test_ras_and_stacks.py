@@ -162,8 +162,8 @@ def test_a_lock_of_the_interpreter_keeps_a_rank_from_its_collective(tmp_path: Pa
     said = (
         "[rank2]:[E1118 17:34:07.060697095 ProcessGroupNCCL.cpp:1850] [PG ID 0 PG GUID 0(default_pg) Rank 2] Could not "
         "acquire GIL within 300 ms on exit, possible GIL induced hang\n"
-        "[rank2]:[E1118 17:34:06.764755912 ProcessGroupNCCL.cpp:1914] [PG ID 0 PG GUID 0(default_pg) Rank 2] Received a "
-        "dump signal due to a collective timeout from  rank 3 and we will try our best to dump the debug info. Last "
+        "[rank2]:[E1118 17:34:06.764755912 ProcessGroupNCCL.cpp:1914] [PG ID 0 PG GUID 0(default_pg) Rank 2] Received "
+        "a dump signal due to a collective timeout from  rank 3 and we will try our best to dump the debug info. Last "
         "enqueued NCCL work: 27, last completed NCCL work: 27.This is most likely caused by incorrect usages\n"
     )
     log = said + "".join(timed_out(rank, 28, "ALLREDUCE", 483) for rank in (0, 1, 3))
