@@ -129,6 +129,7 @@ def averages(data, whole, ranks=(None,)):
         averages(1.2, 2.77, ranks=(0, 1, 2)),
         "".join(f"iter {n}/9000  time: 0.51, data_time: 0.33, loss: 2.1\n" for n in range(10)),
         "".join(f"[{n}/9000] step_time=0.51s data_time=0.33s loss=2.1\n" for n in range(10)),
+        "".join(f"{n}/90 loss 1.3 | data 0.282 s | step 0.093 s | 21.3 tiles/s\n" for n in range(10)),
     ],
 )
 def test_steps_that_wait_for_data(tmp_path, text):
@@ -143,6 +144,8 @@ def test_steps_that_wait_for_data(tmp_path, text):
         "iter 1/9000  time: 0.51, data_time: 0.33, loss: 2.1\n",
         "".join(f"iter {n}/9000  time: 0.51, data_time: 0.02, loss: 2.1\n" for n in range(10)),
         "data: 0.9 of the corpus\ntime: 0.9\n" * 10,
+        "".join(f"{n}/90 loss 1.3 | data 0.009 s | step 0.093 s | 21.3 tiles/s\n" for n in range(10)),
+        "data 0.9 split 0.1, step 0.5 of the scheduler\n" * 10,
     ],
 )
 def test_steps_that_do_not(tmp_path, text):

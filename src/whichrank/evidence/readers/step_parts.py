@@ -25,8 +25,10 @@ _LARGEST = 1 << 20
 _LONGEST = 600
 _RANKS = 4096
 _VALUE = r"[ :=\t]{1,8}(\d{1,6}\.\d{1,9})(?:\s?s\b)?(?:\s{0,4}\((\d{1,6}\.\d{1,9})\))?"
+_SECONDS = r"(?=[ :=]{1,3}\d{1,6}\.\d{1,9} ?s\b)"
 _STEP = re.compile(
-    rf"(?:^|[\s,\]|])(?:(?:(?:batch|step|iter)[_ ]?)?time|(?:batch|step|iter) ?\(t\)){_VALUE}", re.IGNORECASE
+    rf"(?:^|[\s,\]|])(?:(?:(?:batch|step|iter)[_ ]?)?time|(?:batch|step|iter) ?\(t\)|step{_SECONDS}){_VALUE}",
+    re.IGNORECASE,
 )
 _DATA = re.compile(rf"(?:^|[\s,\]|])data(?:[_ ]?(?:load(?:ing)?[_ ]?)?time| ?\(t\))?{_VALUE}", re.IGNORECASE)
 _HEAD = re.compile(rb"data(?<!\wdata)(?:[_ ]?(?:load(?:ing)?[_ ]?)?time| ?\(t\))?[ :=\t]{1,8}\d{1,6}\.\d")
@@ -63,8 +65,10 @@ def _of_line(label: str, number: int, line: str) -> StepParts | None:
     if step is None or data is None or bool(step[2]) != bool(data[2]):
         return None
     whole, part = float(step[2] or step[1]), float(data[2] or data[1])
-    if not 0 < whole < 1e5 or part > whole:
+    if not 0 < whole < 1e5 or part > 1e5:
         return None
+    if part > whole:  # told side by side: the step begins when its data is there
+        whole += part
     voice = listen(line.encode(), Clock(0))
     said = _RANK.search(line)
     rank = voice.rank if voice.rank is not None else int(said[1]) if said else None
