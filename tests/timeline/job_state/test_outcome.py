@@ -198,3 +198,27 @@ def test_losses_that_follow_an_error_are_training_too(tmp_path):
     case = texts.case_of(texts.write(tmp_path, {"job.log": "[rank2]: shard 1/14 loss 2.3\n" + raised + went_on}))
     (event,) = case.events(Traceback)
     assert statements.survived(case, event)
+
+
+BY_A_TIMER = """Timeout (0:00:03)!
+Thread 0x00007f8f08ece140 (most recent call first):
+  File "/app/train.py", line 57 in validate
+  File "/app/train.py", line 101 in <module>
+"""
+AT_THE_BARRIER = """Timeout (0:00:03)!
+Thread 0x00007f8f08ece140 (most recent call first):
+  File "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", line 5030 in barrier
+  File "/app/train.py", line 93 in main
+  File "/app/train.py", line 101 in <module>
+"""
+
+
+@pytest.mark.parametrize(("end", "ended_well"), [("training complete, exit 0\n", True), ("", False)])
+def test_stacks_that_a_timer_of_the_program_printed(tmp_path, end, ended_well):
+    """It says in another file that it is done: the stacks are from before."""
+    for rank in range(4):
+        folder = tmp_path / "logs" / "none_x" / "attempt_0" / str(rank)
+        folder.mkdir(parents=True)
+        (folder / "stderr.log").write_text(AT_THE_BARRIER if rank else BY_A_TIMER)
+        (folder / "stdout.log").write_text("" if rank else "step 5/40 loss 1.5\n" + end)
+    assert (diagnose([tmp_path], jobs=1).verdict.category == "healthy") == ended_well
