@@ -288,15 +288,16 @@ def _all_of_one(by_host: Mapping[str, Sequence[_Said]]) -> _Difference | None:
     """The words that are in all lines of one host and in none of the others, which have others in common."""
     common = {name: set.intersection(*(set(each.words) for each in lines)) for name, lines in by_host.items()}
     anywhere = {name: set().union(*(each.words for each in lines)) for name, lines in by_host.items()}
+    always, ever = (Counter(word for words in each.values() for word in words) for each in (common, anywhere))
+    of_the_others = {word for word, hosts in always.items() if hosts == len(by_host) - 1 == ever[word]}
+    odd = [name for name, words in common.items() if not of_the_others <= words]
     found = []
-    for name, lines in by_host.items():
-        rest = [other for other in by_host if other != name]
-        own = common[name] - set().union(*(anywhere[other] for other in rest))
-        usual = set.intersection(*(common[other] for other in rest)) - anywhere[name]
-        ordered = [word for word in lines[0].words if word in own]
-        theirs = [word for word in by_host[rest[0]][0].words if word in usual]
-        if own and usual and not _only_measured(ordered, theirs):
-            found.append(_Difference(lines[0], " ".join(ordered), " ".join(theirs)))
+    for name in odd:
+        mine, peer = by_host[name][0], next((by_host[other][0] for other in by_host if other not in odd), None)
+        own = [word for word in mine.words if word in common[name] and ever[word] == 1]
+        usual = [word for word in peer.words if word in of_the_others - anywhere[name]] if peer is not None else []
+        if own and usual and not _only_measured(own, usual):
+            found.append(_Difference(mine, " ".join(own), " ".join(usual)))
     return found[0] if len(found) == 1 else None
 
 
