@@ -546,3 +546,23 @@ def test_a_crash_that_a_library_reports_on_the_host_of_one_task(tmp_path):
     verdict = diagnose([tmp_path], jobs=1).verdict
     assert (verdict.cause, verdict.culprits.ranks) == ("rank-native-crash", (1,))
     assert "SIGSEGV" in verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("above", "ranks"),
+    [
+        ("training stopped on rank 1", (1,)),
+        ("rank=1 step 82: skipping nothing, giving up", (1,)),
+        ("lost connection to rank 1", ()),
+        ("no answer from rank 1 for rank 2", ()),
+    ],
+)
+def test_an_exception_that_a_logger_printed(tmp_path, above, ranks):
+    """Four ranks in one stream: the line of the logger says whose it is."""
+    steps = "".join(
+        f"[2026-11-19 01:25:5{n},100][INFO] rank={rank} step={n}0 loss=1.2\n" for n in range(4) for rank in range(4)
+    )
+    raised = texts.traceback("KeyError: 'en-IE'")
+    (tmp_path / "job.log").write_text(f"{steps}[2026-11-19 01:25:54,079][ERROR] {above}\n{raised}")
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("rank-exception", ranks)

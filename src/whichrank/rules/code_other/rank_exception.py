@@ -192,6 +192,12 @@ def _by_the_first_end(case: Case) -> list[Finding]:
     if first is None or first.sign.rank is None or all(event.rank == first.sign.rank for event in told):
         return []
     rank = (first.sign.rank,)
+    own = [event for event in case.events(Traceback) if event.rank in rank and exceptions.nature(event) != "loss"]
+    if own:
+        raised = statements.statement(case, own[-1])
+        said = f"{building.who(case, rank)} raised {building.short(raised.ref.quote)} and ended before all others"
+        message = f"{said}, with code {first.code}{building.others(case, rank)}."
+        return [building.found(case, _CLAIM, [raised, first.sign], message, Grade.SUPPORTS, rank)]
     by_choice = isinstance(first.sign.event, ProcessExit) and first.sign.event.how == "sys.exit"
     how, sure = ("called sys.exit with", Grade.SUPPORTS) if by_choice else ("ended by itself with exit", Grade.HINTS)
     message = (

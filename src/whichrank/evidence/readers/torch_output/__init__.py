@@ -137,6 +137,8 @@ class Listener:
         begin = chunk.buffer.rfind(b"\n", 0, max(start - 1, 0)) + 1
         above = bytes(chunk.view[begin : min(start, begin + _STAMP)])
         self._hearing.logged = _LOGGED.search(above) is not None
+        of_rank = _OF_RANK.findall(above) if self._hearing.logged else []
+        self._hearing.logged_rank = int(of_rank[0]) if len(of_rank) == 1 else None
         told = listen(above, self._clock).time_ns
         if told is not None:
             self._hearing.newest = max(self._hearing.newest or 0, told)
@@ -217,6 +219,11 @@ class Listener:
 
 _LOGGED = re.compile(rb"(?<![\w.])(?:ERROR|WARNING|WARN|CRITICAL)\b")
 """The level that a logger puts before a message."""
+_OF_RANK = re.compile(
+    rb"(?i)(?<!to )(?<!from )(?<!with )(?<!for )(?<!by )(?<!peer )(?<!lost )(?<!and )(?<![\w-])"
+    rb"rank[ =:#_]{0,2}(\d{1,7})\b"
+)
+"""The rank that a message is about, unless it is one that somebody waits for or has lost."""
 _REDUCED = re.compile(r"(?i)norm|loss")
 """What all ranks have alike once it is reduced."""
 

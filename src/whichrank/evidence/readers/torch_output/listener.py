@@ -80,7 +80,8 @@ class Hearing:
         self.newest: int | None = None
         self.logged = False
         """Whether the next traceback stands below a logger's warning or error."""
-        """The newest time heard so far."""
+        self.logged_rank: int | None = None
+        """The rank that this warning or error names as its own."""
         self._watch = False
         self._touched = 0
 
@@ -130,7 +131,9 @@ class Hearing:
             trace.logged, self.logged = self.logged, False
             self._ignored.discard(key)
             table = self._tables.get(voice.speaker)
-            self._traces[key] = (trace, _of_another(voice), table.rank if table else None)
+            logged = self.logged_rank if self._hint.rank is None else None
+            rank, self.logged_rank = table.rank if table else logged, None
+            self._traces[key] = (trace, _of_another(voice), rank)
             self._touched = number
         elif name := tracebacks.thread_named(text):
             self._thread[key] = name
