@@ -761,3 +761,26 @@ def test_a_hot_gpu_at_half_the_clock_of_its_siblings(tmp_path: Path) -> None:
 def test_siblings_that_are_alike_accuse_nobody(tmp_path: Path) -> None:
     assert not accused(siblings(tmp_path))
     assert not accused(siblings(tmp_path, clock=525))  # cool: it may be idle
+
+
+@pytest.mark.parametrize(("pending", "cause"), [(3, "ecc-error"), (1, "cuda-illegal-access")])
+def test_a_row_remap_that_is_pending_on_the_gpu_of_the_rank_that_failed(tmp_path, pending, cause):
+    """On another GPU it is a warning."""
+    query = "nvidia-smi --query-gpu=index,pci.bus_id,ecc.errors.uncorrected.volatile.total,remapped_rows.pending"
+    asked = "".join(
+        f"== n3{host} == {query} --format=csv,noheader\n"
+        + "".join(f"{gpu}, 00000000:{gpu}3:00.0, 0, {'Yes' if host and gpu == pending else 'No'}\n" for gpu in range(4))
+        for host in range(2)
+    )
+    (tmp_path / "prolog.txt").write_text(asked)
+    log = "".join(
+        f"n3{rank // 4}:{500 + rank}:{500 + rank} [{rank % 4}] NCCL INFO ncclCommInitRankConfig comm 0x{rank}f rank {rank} "
+        f"nranks 8 cudaDev {rank % 4} nvmlDev {rank % 4} busId {rank % 4}3000 commId 0x3f1c7d0e2b9a4c55 - Init START\n"
+        for rank in range(8)
+    )
+    failed = 'Traceback (most recent call last):\n  File "fit.py", line 3, in <module>\n    loss.backward()\n'
+    failed += "RuntimeError: CUDA error: unspecified launch failure\n"
+    log += "".join(f"[rank7]: {line}\n" for line in failed.splitlines())
+    (tmp_path / "job.log").write_text(log)
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == (cause, (7,))

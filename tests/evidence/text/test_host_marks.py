@@ -57,6 +57,7 @@ def test_ports_below_a_heading_and_gpus_below_a_prompt(tmp_path):
         ("-- gx-31 --", "gx-31", False),
         ("# tn-a 10.20.4.11, py-spy dump at 11:48", "tn-a", False),
         ("## host node7 (ranks 0-7)", "node7", False),
+        ("== node7 == df -h /data", "node7", False),
         ("[node7]", "node7", False),
         ("**node7**", "node7", False),
         ("node7:", "node7", False),

@@ -36,10 +36,12 @@ _ANSWERED = re.compile(
 _ABOUT = r"(?:[\w -]{1,60} (?:on|of|from|for) |(?:on|from|host|node|hostname|machine|server|pod)[:=]? {1,4})?"
 _TITLE = re.compile(
     rf"\s{{0,4}}([=#*>~-]{{2,60}}|#) {{0,4}}{_ABOUT}{_LIKE_A_HOST}(?: {{1,4}}\(?({_ADDRESS})\)?)?"
-    r"(?::?\s{0,4}[=#*<>~-]{0,60}\s{0,4}$|(?:[:,]| \(| [|/-]| (?=(?i:rank)[ _#]?\d)| {1,4}(?=nvidia-smi\b)) ?\S)",
+    r"(?::?\s{0,4}[=#*<>~-]{0,60}\s{0,4}$"
+    r"|(?:[:,]| \(| [|/-]| (?=(?i:rank)[ _#]?\d)| {1,4}(?=nvidia-smi\b)| {1,4}[=#*~-]{2,60} ) ?\S)",
     re.IGNORECASE,
 )
-"""`== dmesg on node7 ==`, `--- node7`, `# node7 10.0.0.7, taken at 11:48`, `## host node7 (ranks 0-7)`."""
+"""`== dmesg on node7 ==`, `--- node7`, `# node7 10.0.0.7, taken at 11:48`, `## host node7 (ranks 0-7)`, `== node7 ==
+nvidia-smi -L`."""
 _ANNOUNCED = re.compile(
     rf"\s{{0,4}}(?:\[{_LIKE_A_HOST}\]|\*\*{_LIKE_A_HOST}:?\*\*:?|(?:.{{1,80}} on |{_ABOUT}){_LIKE_A_HOST} ?:"
     rf"|(?:host|hostname|node|machine|server|pod)[:=] {{0,4}}{_LIKE_A_HOST})$",

@@ -32,6 +32,7 @@ from itertools import pairwise
 
 from whichrank.facts.hardware import xids
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.records.events.processes import CudaError
 from whichrank.records.hardware import GpuState
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -92,6 +93,7 @@ def _by_counters(case: Case) -> list[Finding]:
             state.number("ecc_unc_volatile") is not None
             or state.is_yes("remap_failure")
             or state.is_yes("sram_threshold")
+            or state.is_yes("remap_pending")
         ):
             by_gpu.setdefault((state.host, state.uuid or state.bus_id or state.index), []).append(state)
     rising = [(states, rise) for states in by_gpu.values() if (rise := _rise(states)) > 0]
@@ -104,16 +106,28 @@ def _by_counters(case: Case) -> list[Finding]:
     if broken:
         words = "row remapping failed" if broken[0].is_yes("remap_failure") else "the SRAM error threshold is exceeded"
         return [_counted(case, broken[0], words, Grade.SUPPORTS, weight)]
-    once = [s[-1] for s in by_gpu.values() if (s[-1].number("ecc_unc_volatile") or 0) > 0]
+    once = [s[-1] for s in by_gpu.values() if _had_errors(s[-1])]
     if len(once) != 1:
         return []
     count = once[0].number("ecc_unc_volatile") or 0
-    words = f"{count:.0f} uncorrectable ECC errors since the driver was loaded"
+    words = (
+        f"{count:.0f} uncorrectable ECC errors since the driver was loaded"
+        if count
+        else "a row remap is pending: it had uncorrectable errors, and was not reset since"
+    )
+    ranks = hardware_findings.state_subject(case, once[0]).ranks
+    failed = case.first_to_fail or {event.rank for event in case.events(CudaError)}
+    if ranks and failed == set(ranks):
+        return [_counted(case, once[0], f"{words}; its rank failed first", Grade.SUPPORTS, weight)]
     return [
         _counted(
             case, once[0], words, Grade.HINTS, Weight("info" if weight.severity == "info" else "warning", weight.less)
         )
     ]
+
+
+def _had_errors(state: GpuState) -> bool:
+    return (state.number("ecc_unc_volatile") or 0) > 0 or state.is_yes("remap_pending")
 
 
 def _rise(states: Sequence[GpuState]) -> float:
