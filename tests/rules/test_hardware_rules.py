@@ -774,7 +774,7 @@ def test_a_row_remap_that_is_pending_on_the_gpu_of_the_rank_that_failed(tmp_path
     )
     (tmp_path / "prolog.txt").write_text(asked)
     log = "".join(
-        f"n3{rank // 4}:{500 + rank}:{500 + rank} [{rank % 4}] NCCL INFO ncclCommInitRankConfig comm 0x{rank}f rank {rank} "
+        f"n3{rank // 4}:{500 + rank}:{500 + rank} [{rank % 4}] NCCL INFO ncclCommInitRank comm 0x{rank}f rank {rank} "
         f"nranks 8 cudaDev {rank % 4} nvmlDev {rank % 4} busId {rank % 4}3000 commId 0x3f1c7d0e2b9a4c55 - Init START\n"
         for rank in range(8)
     )
