@@ -93,6 +93,10 @@ def rows(tmp_path, text, name="list.txt"):
         (RANGES_ARE, ON_TWO),
         (STARTS, ON_TWO),
         (COMMENTED, [(4, 9440, None, None, 0), (5, 9441, None, None, 1)]),
+        (
+            "rank  9 (local 1) pid 61232 on mg-2\nrank 10 (local 2) pid 61233 on mg-2\n",
+            [(9, 61232, "mg-2", 1, None), (10, 61233, "mg-2", 2, None)],
+        ),
         (LAST_WORDS, [(1, None, "elm1", None, None), (3, None, "elm2", None, None)]),
         (FIRST_WORDS, [(4, None, "cedar", None, None), (5, None, "cedar", None, None)]),
     ],

@@ -74,24 +74,26 @@ _VALUES = {
 }
 _RANK_WITHIN = re.compile(rf"rank{_IS}\d|rank (?<=global rank )\d")
 _INTRODUCED = re.compile(
-    r"rank \d{1,7}(?:(?: of |/)\d{1,7})?[,;(]{0,2} \(?(?:local|world|gpu|pid|host|node|on |device cuda|cudadev|busid)"
+    r"rank {1,4}\d{1,7}(?:(?: of |/)\d{1,7})?[,;(]{0,2} \(?"
+    r"(?:local|world|gpu|pid|host|node|on |device cuda|cudadev|busid)"
 )
 """In lower case: what stands in every line that says a rank and where it runs, found sooner than that itself."""
 _INTRODUCES = re.compile(
-    r"(?<![\w-])rank (?P<rank>\d{1,7})(?:(?: of |/)\d{1,7})?"
-    r"(?P<items>(?:[,;(]{0,2} \(?(?:local[_ ]rank|world[_ ]size|gpu|device|cudadev|nvmldev|pci|bus|busid"
+    r"(?<![\w-])rank {1,4}(?P<rank>\d{1,7})(?:(?: of |/)\d{1,7})?"
+    r"(?P<items>(?:[,;()]{0,3} \(?(?:local(?:[_ ]rank)?|world[_ ]size|gpu|device|cudadev|nvmldev|pci|bus|busid"
     r"|pid|host|hostname|node|on) [\w.:-]{1,80}){1,6})",
     re.IGNORECASE,
 )
 """`rank 5 local_rank 1 pid 4410 host node7`, `rank 2 of 4 on node3`, `rank 5 (node n7)`, `[n7 rank 5 pid 4410]`,
-`[n7] rank 5 pid 4410`, `[n7] NCCL: rank 5 cudaDev 1 busId 26000 pid 4410`."""
+`[n7] rank 5 pid 4410`, `rank  9 (local 1) pid 4410 on n7`, `[n7] NCCL: rank 5 cudaDev 1 busId 26000 pid 4410`."""
 _HOST_BEFORE = re.compile(rf"\[(?=\S{{0,80}}[\d-])({HOST})(?: |\]:? (?:NCCL:? )?)rank \d")
 _ITEM = re.compile(
-    r"\b(local[_ ]rank|gpu|device|cudadev|pci|bus|busid|pid|host|hostname|node|on) (?:cuda:(?=\d))?([\w.:-]{1,80})",
+    r"\b(local(?:[_ ]rank)?|gpu|device|cudadev|pci|bus|busid|pid|host|hostname|node|on) "
+    r"(?:cuda:(?=\d))?([\w.:-]{1,80})",
     re.IGNORECASE,
 )
-_ITEM_OF = {"local rank": "local_rank", "hostname": "host", "node": "host", "on": "host", "device": "gpu",
-            "cudadev": "gpu", "pci": "bus_id", "bus": "bus_id", "busid": "bus_id"}  # fmt: skip
+_ITEM_OF = {"local rank": "local_rank", "local": "local_rank", "hostname": "host", "node": "host", "on": "host",
+            "device": "gpu", "cudadev": "gpu", "pci": "bus_id", "bus": "bus_id", "busid": "bus_id"}  # fmt: skip
 _BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?|(?:0x)?[0-9A-Fa-f]{4,10}")
 """In full, or as NCCL prints it: `76000` is `0000:76:00.0`."""
 _WORLD = re.compile(r"WORLD INFO DICT: \{([^{}]{1,400000})\}|global_rank_mapping=[^{}]{0,40}\{([^{}]{1,400000})\}")
