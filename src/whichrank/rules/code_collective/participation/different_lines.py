@@ -38,9 +38,7 @@ from whichrank.records.events.collectives import MESSAGES
 from whichrank.records.stack import ProcessStack
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.reported_mismatches import other_sizes
 from whichrank.timeline.collectives.stuck import ref_of
-from whichrank.timeline.job_state.statements import Statement
 from whichrank.timeline.job_state.waiting_lines import outermost, somebody_works, two_sides, waiting_places
 
 CODE = "COLL116"
@@ -56,15 +54,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if sides is None:
         return []
     few, many = sides
-    found = _borne_out(_finding(few, many), other_sizes(case))
+    found = _borne_out(case, _finding(few, many))
     if (few[0].file, few[0].function) == (many[0].file, many[0].function) and few[0].line > many[0].line:
         left = Alternative("uneven-inputs", "they may have run out of data and left the loop")
         found = replace(found, alternatives=(left, *found.alternatives))
     return [found if len(few[1]) * 2 < len(many[1]) else _undecided(found)]
 
 
-def _borne_out(found: Finding, signs: list[Statement]) -> Finding:
+def _borne_out(case: Case, found: Finding) -> Finding:
     """Surer where a transport also noticed that what met was not of one call."""
+    from whichrank.timeline.collectives.reported_mismatches import other_sizes  # many patterns: dumps alone need none
+
+    signs = other_sizes(case)
     if not signs:
         return found
     return replace(found, grade=Grade.SUPPORTS, evidence=(*found.evidence, *(sign.ref for sign in signs[:2])))
