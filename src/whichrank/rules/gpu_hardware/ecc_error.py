@@ -12,7 +12,8 @@ the row at the next reset (63); an uncontained one (95) spoils all work on that 
 By the kernel log first, within the time of the run; Xids that say "caused by previous Xid" and channel removals (45)
 are consequences, and count, with less confidence, only where the log has nothing else of that Xid. Of nvidia-smi only
 a rise of the volatile counter between two reports, a failed remap or an exceeded SRAM threshold is held against a GPU;
-a volatile count seen once is offered where the job failed, corrected errors and the board's life-time counters never.
+a volatile count seen once, or a remap that is pending, is offered where the job failed, and held against the GPU if the
+kernels of its rank alone failed; corrected errors and the board's life-time counters never are.
 
 ## Example
 `NVRM: Xid (PCI:0000:17:00): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No`
@@ -59,6 +60,10 @@ _CLAIM = Claim(
         ),
     ),
 )
+
+
+_OF_KERNELS = ("launch_failure", "illegal_access", "ecc")
+"""Failures that an error in memory can cause."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -116,9 +121,9 @@ def _by_counters(case: Case) -> list[Finding]:
         else "a row remap is pending: it had uncorrectable errors, and was not reset since"
     )
     ranks = hardware_findings.state_subject(case, once[0]).ranks
-    failed = case.first_to_fail or {event.rank for event in case.events(CudaError)}
+    failed = {event.rank for event in case.events(CudaError) if event.what in _OF_KERNELS}
     if ranks and failed == set(ranks):
-        return [_counted(case, once[0], f"{words}; its rank failed first", Grade.SUPPORTS, weight)]
+        return [_counted(case, once[0], f"{words}; the kernels of its rank failed", Grade.SUPPORTS, weight)]
     return [
         _counted(
             case, once[0], words, Grade.HINTS, Weight("info" if weight.severity == "info" else "warning", weight.less)
