@@ -63,7 +63,7 @@ class RasGroup(Struct, frozen=True):
     """Empty for OK."""
     line: int = 0
     size: int = 0
-    """Ranks of each communicator; 0 where they differ."""
+    """Ranks of each communicator."""
 
 
 class RasValue(Struct, frozen=True):

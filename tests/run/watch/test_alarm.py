@@ -18,6 +18,7 @@ from whichrank.run.watch.silence import (
     MOVING_S,
     NOBODY_WAITS_S,
     SOON_WORK_S,
+    patience,
 )
 
 
@@ -31,6 +32,14 @@ def test_a_hang_in_which_all_wait():
     levels = play(alarm, 20, 20, lambda _t: waiters(ranks=range(4)))
     assert 4 < levels["suspect"] - 20 < 6
     assert 6 <= levels["confirmed"] - 20 < 8
+
+
+def test_a_job_in_which_no_interpreter_runs():
+    """All ranks are in calls that never return, and keep Python's lock: before they were under way that is loading."""
+    held = {"busy": True, "beating": False}
+    assert patience([rank(r, 300, **held) for r in range(4)]).limit_s == BUSY_S
+    assert patience([rank(r, 0, **held) for r in range(4)]).limit_s == float("inf")
+    assert patience([rank(r, 300, busy=True, beating=r == 0) for r in range(4)]).limit_s == float("inf")
 
 
 def test_pairs_of_gpus_that_still_make_their_communicators():

@@ -41,7 +41,7 @@ class WaitGraph(Struct):
         return [(self.meetings[n], self.awaited[n] - {rank}) for n in self.waits_in.get(rank, ())]
 
 
-def now(graph: WaitGraph, meetings: Meetings) -> WaitGraph:
+def in_oldest(graph: WaitGraph, meetings: Meetings) -> WaitGraph:
     """The same graph with each rank in its oldest unfinished operation alone: what it queued behind comes later."""
     oldest = _oldest(meetings)
     waits = {

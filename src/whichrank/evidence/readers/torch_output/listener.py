@@ -78,6 +78,7 @@ class Hearing:
         self._chained: dict[Key, str] = {}
         self._ignored: set[Key] = set()
         self.newest: int | None = None
+        """The newest time heard so far."""
         self.logged = False
         """Whether the next traceback stands below a logger's warning or error."""
         self.logged_rank: int | None = None

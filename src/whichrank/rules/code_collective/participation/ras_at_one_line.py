@@ -30,7 +30,6 @@ from __future__ import annotations
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Category, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.ras import RasMismatch, RasReport
-from whichrank.records.stack import main_thread
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import stack_ref
@@ -65,12 +64,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _at_one_line(case: Case) -> bool:
-    """Whether the main threads of all ranks are in the same frames."""
-    threads = [main_thread(case.stacks[rank]) for rank in case.stacks]
-    ways = {
-        tuple((f.file, f.line) for f in thread.frames if f.line) if thread is not None else () for thread in threads
-    }
-    return len(threads) >= max(case.world, 2) and len(ways) == 1 and ways != {()}
+    """Whether the main threads of all ranks came by one way to one line."""
+    from whichrank.timeline.job_state.activity import way  # many patterns: only where there is a stack
+
+    ways = {way(stack) for stack in case.stacks.values()}
+    return len(case.stacks) >= max(case.world, 2) and len(ways) == 1 and ways != {()}
 
 
 def _agree_elsewhere(report: RasReport) -> bool:

@@ -53,8 +53,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             grade=Grade.HINTS,
             kind="records",
             subject=Subject(candidates=tuple(sorted(waiting))),
-            message="All ranks wait, and the job only sends messages: one of them is missing, or two wait for each "
-            "other. Nothing at hand tells which.",
+            message="All ranks wait, and all communicators have two ranks, as messages make them: one message is "
+            "missing, or two wait for each other. Nothing at hand tells which.",
             evidence=(*shown, *(stack_ref(case, rank) for rank in sorted(waiting)[:2])),
             alternatives=(Alternative("p2p-deadlock", "two ranks may wait for each other's messages"),),
             next=(

@@ -12,7 +12,7 @@ from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting, Meetings
 from whichrank.timeline.collectives.program import TAIL, Programs, pool_programs
 from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble
-from whichrank.timeline.collectives.waits import WaitGraph, build_graph, now, reached_by, sinks
+from whichrank.timeline.collectives.waits import WaitGraph, build_graph, in_oldest, reached_by, sinks
 
 # An unfinished operation is nothing unusual up to three times as long as nearly all earlier ones took, within these
 # bounds: dumps of a running job are not written at one instant, and nobody looks at a job that hangs for half a second.
@@ -140,7 +140,7 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
     circles = [part for part in ends if len(part) > 1 and open_meetings(graph, part)]
     if circles:
         part = max(circles, key=lambda p: reached_by(graph, p))
-        inner = [at for at in sinks(now(graph, meetings)) if 1 < len(at) < len(part) and set(at) <= set(part)]
+        inner = [at for at in sinks(in_oldest(graph, meetings)) if 1 < len(at) < len(part) and set(at) <= set(part)]
         if not any(_queue(graph, at) for at in inner):
             return [judge_cycle(programs, graph, part, waiting)]
         ends = inner  # the others of the circle only queued behind them
