@@ -36,10 +36,14 @@ def test_a_hang_in_which_all_wait():
 
 def test_a_job_in_which_no_interpreter_runs():
     """All ranks are in calls that never return, and keep Python's lock: before they were under way that is loading."""
-    held = {"busy": True, "beating": False}
-    assert patience([rank(r, 300, **held) for r in range(4)]).limit_s == BUSY_S
-    assert patience([rank(r, 0, **held) for r in range(4)]).limit_s == float("inf")
-    assert patience([rank(r, 300, busy=True, beating=r == 0) for r in range(4)]).limit_s == float("inf")
+
+    def limit(count: int, beating: tuple[int, ...] = ()) -> float:
+        seen = [replace(rank(r, count, busy=True), beating=r in beating) for r in range(4)]
+        return patience(seen).limit_s
+
+    assert limit(300) == BUSY_S
+    assert limit(0) == float("inf")
+    assert limit(300, beating=(0,)) == float("inf")
 
 
 def test_pairs_of_gpus_that_still_make_their_communicators():
