@@ -19,7 +19,7 @@ from whichrank.run.monitoring.observers import Audience, Silent
 from whichrank.run.monitoring.tally import Tally
 from whichrank.run.watch.guarding import GuardState
 from whichrank.run.watch.job_processes import Member
-from whichrank.run.watch.stragglers import Straggler
+from whichrank.run.watch.slow.stragglers import Straggler
 
 START_NS = 1_700_000_000_000_000_000
 

@@ -8,8 +8,8 @@ import pytest
 
 from whichrank.model.last_words import JOINED, Words
 from whichrank.run.watch.job_processes import Member
-from whichrank.run.watch.slowness import verdict_on
-from whichrank.run.watch.stragglers import Straggler, Stragglers
+from whichrank.run.watch.slow.stragglers import Straggler, Stragglers
+from whichrank.run.watch.slow.verdicts import held_up
 from whichrank.worker.waiting import HARDLY, NOW_AND_THEN
 
 LOOK_S = 0.5
@@ -150,7 +150,7 @@ def test_a_job_that_was_started_again_is_another() -> None:
 
 def test_the_verdict() -> None:
     (*_, last) = Job(4).run(60, 0.5, 0.5, 0.5, 0.05)
-    diagnosis = verdict_on(last, Job(4).members)
+    diagnosis = held_up(last, Job(4).members)
     verdict = diagnosis.verdict
     assert (verdict.category, verdict.cause, verdict.culprits.ranks, verdict.victims) == (
         "slow", "straggler", (3,), (0, 1, 2)

@@ -124,13 +124,16 @@ def _head(rows: list[Row], state: dict[str, object]) -> str:
 
 
 def _slow(state: dict[str, object]) -> list[str]:
-    """Ranks that held the others up."""
-    found = state.get("stragglers")
+    """Ranks that held the others up, and data that all waited for."""
+    found, waits = state.get("stragglers"), state.get("waits_for_data")
     rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
-    return [
+    told = [
         f"slow: rank {row.get('rank')} holds the others up, mostly at {row.get('place') or 'an unknown place'}"
         for row in rows[:4]
     ]
+    if isinstance(waits, dict):
+        told.append(f"slow: all ranks wait for data, mostly at {waits.get('place') or 'an unknown place'}")
+    return told
 
 
 def _figure(rate: float) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.job_processes import Member
-from whichrank.run.watch.stragglers import Straggler
+from whichrank.run.watch.slow.stragglers import Straggler
 
 if TYPE_CHECKING:
     from whichrank.run.watch.guarding import GuardState

@@ -16,7 +16,7 @@ from whichrank.run.monitoring.exposition import label
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.guarding import GuardState
 from whichrank.run.watch.job_processes import Member
-from whichrank.run.watch.stragglers import Straggler
+from whichrank.run.watch.slow.stragglers import Straggler
 
 RATE_S = 30.0
 """Rates are taken over this time: long enough for steps of many seconds, short enough to see a stall."""

@@ -22,8 +22,9 @@ from whichrank.run.watch.job_files import Output, Torch
 from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.journal import Journal
 from whichrank.run.watch.results_folder import watcher_entry
-from whichrank.run.watch.slowness import verdict_on
-from whichrank.run.watch.stragglers import Straggler, Stragglers
+from whichrank.run.watch.slow.stragglers import Straggler, Stragglers
+from whichrank.run.watch.slow.verdicts import held_up, short_of_data
+from whichrank.run.watch.slow.waits_for_data import DataWaits, WaitsForData
 
 Tell = Callable[[str], None]
 
@@ -64,8 +65,11 @@ class RunRecord:
     """Nothing was wrong when somebody ended the job: there is no more to gather than who was there."""
     stragglers: Stragglers = field(default_factory=Stragglers)
     straggled: dict[int, Straggler] = field(default_factory=dict)
-    _told_slow: set[int] = field(default_factory=set)
     """Ranks that held the others up in this attempt, as last seen."""
+    _told_slow: set[int] = field(default_factory=set)
+    data_waits: DataWaits = field(default_factory=DataWaits)
+    waited_for_data: WaitsForData | None = None
+    """How the ranks of this attempt waited for data, as last seen."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Variables that were added to the job's environment."""
     extra: Callable[[], dict[str, Any]] = dict
@@ -182,31 +186,41 @@ class RunRecord:
             for name, _ in REPORTS:
                 "".join(load(name).render(found))
 
-    def note_straggler(self, now_s: float, ranks: Sequence[Member]) -> None:
-        """A rank that holds the others up is told of, once."""
-        found = self.stragglers.observe(now_s, ranks)
-        if found is None or self.alarm.level != "calm" or self.diagnosis is not None:
+    def note_slowness(self, now_s: float, ranks: Sequence[Member]) -> None:
+        """What makes the job slow is told, once: a rank that holds the others up, or data that all wait for."""
+        found, waits = self.stragglers.observe(now_s, ranks), self.data_waits.observe(now_s, ranks)
+        if self.alarm.level != "calm" or self.diagnosis is not None:
             return
-        self.straggled[found.rank] = found
-        if found.rank not in self._told_slow:
-            self._told_slow.add(found.rank)
-            self.tell(f"slow: {found}")
-            self.save("running")
-        self.audience.on_straggler(found)
+        if found is not None:
+            self.straggled[found.rank] = found
+            if found.rank not in self._told_slow:
+                self._told_slow.add(found.rank)
+                self._tell_slow(found)
+            self.audience.on_straggler(found)
+        elif waits is not None:
+            first, self.waited_for_data = self.waited_for_data is None, waits
+            if first:
+                self._tell_slow(waits)
+
+    def _tell_slow(self, found: Straggler | WaitsForData) -> None:
+        self.tell(f"slow: {found}")
+        self.save("running")
 
     def report_slowness(self) -> None:
-        """The last word on a job that ended while nothing worse was found: who held it up."""
+        """The last word on a job that ended while nothing worse was found: what made it slow."""
         slowest = max(self.straggled.values(), key=lambda each: each.lost * each.seconds, default=None)
         slowest = slowest or self.stragglers.at_the_end()
-        if slowest is None or self.diagnosis is not None:
+        found = slowest or self.waited_for_data
+        if found is None or self.diagnosis is not None:
             return
         from whichrank.report import load
 
-        self.diagnosis = verdict_on(slowest, self.job_processes.ranks())
+        ranks = self.job_processes.ranks()
+        self.diagnosis = held_up(found, ranks) if isinstance(found, Straggler) else short_of_data(found, ranks)
         for name, file in REPORTS:
             self.journal.write(file, "".join(load(name).render(self.diagnosis)))
         self.tell(f"the verdict: {_in_a_line(self.diagnosis.verdict)}")
-        self.tell(f"{slowest}; verdict.json and report.md are in {self.journal.elsewhere or self.out}")
+        self.tell(f"{found}; verdict.json and report.md are in {self.journal.elsewhere or self.out}")
         self.audience.on_verdict(self.diagnosis)
 
     def note_alarm(self, level: str, why: str) -> None:
@@ -261,6 +275,7 @@ class RunRecord:
             "watcher": watcher_entry(),
             "settings": dict(self.settings),
             "stragglers": [_straggler(each) for _, each in sorted(self.straggled.items())],
+            **_waits_for_data(self.waited_for_data),
             "alarms": self.alarms,
             **self.audience.places,
         }
@@ -269,6 +284,7 @@ class RunRecord:
     def begin_attempt(self, number: int) -> None:
         self.attempt, self.diagnosis, self.bundle = number, None, None
         self.alarm, self.stragglers, self.straggled = Alarm(), Stragglers(), {}
+        self.data_waits, self.waited_for_data = DataWaits(), None
 
     def close_attempt(self, number: int) -> None:
         """Its results are put aside, and run.json says what became of it."""
@@ -295,6 +311,19 @@ def _straggler(found: Straggler) -> dict[str, Any]:
         "window_s": round(found.seconds, 1),
         "place": found.place or None,
     }
+
+
+def _waits_for_data(found: WaitsForData | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    told = {
+        "share": round(found.share, 3),
+        "share_before": round(found.share_before, 3),
+        "steps_per_second": round(found.pace, 3),
+        "steps_per_second_before": round(found.before, 3),
+        "place": found.place or None,
+    }
+    return {"waits_for_data": told}
 
 
 def _in_a_line(verdict: Verdict) -> str:

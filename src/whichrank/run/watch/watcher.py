@@ -180,7 +180,7 @@ class Watcher:
         level = self.record.alarm.observe(now_s, [rank_state(m, now_ns) for m in ranks])
         self.record.audience.on_look(now_s, level, ranks)
         if self.scope.shows_each(ranks):
-            self.record.note_straggler(now_s, ranks)
+            self.record.note_slowness(now_s, ranks)
         if level != before:
             self.turn(before, level)
         elif self._to_act and level == "confirmed" and self.record.alarm.sure:

@@ -1,0 +1,1 @@
+"""A job that goes on, but slower than it could."""
