@@ -108,7 +108,9 @@ def _cut_off(case: Case) -> bool:
 def _grade(case: Case, claim: Claim, mine: list[Seen], told: list[Statement]) -> Grade:
     """One of these hints, two of them support."""
     start = claim.cause == "rank-stuck-in-preprocessing" and at_a_barrier_of_the_start(case)
-    return Grade.SUPPORTS if bool(mine) + bool(told) + start > 1 else Grade.HINTS
+    written = {complaint.ref.source for complaint in case.complaints}
+    printed = any(seen.sign.ref.source not in written for seen in mine)  # a report names functions, too
+    return Grade.SUPPORTS if printed + bool(told) + start > 1 else Grade.HINTS
 
 
 def _last(case: Case, waiting: list[Statement]) -> list[Seen]:

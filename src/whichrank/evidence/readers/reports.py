@@ -122,7 +122,7 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\b(?:and|then|just) stops (?:there|here|the same way|at)\b",
         r"\bwedge[sd]?\b",
         r"\b(?:hängt|bleibt stehen|steht still|завис\w{0,4}|se cuelga|se bloque\w{0,2}|bloqué\w{0,2}|se fige)\b",
-        r"卡住|卡死|挂起|挂住|无响应|超时|没有反应|不动了|ハング|止まっ|応答しな",
+        r"卡住|卡死|卡在|卡着|一直卡|挂起|挂住|无响应|超时|没有反应|不动了|ハング|止まっ|応答しな",
         r"\bstop(?:s|ped)? (?:but|and|while) [^.\n]{0,30}\bstill (?:running|alive|there)\b",
         r"\b(?:output|logs?|training|job|progress|run) (?:simply |just |then |suddenly )?(?:stops|stopped|stands)\b",
         r"\bnothing (?:else |more )?(?:is |was |gets |has been )?(?:written|logged|printed|appears)\b",
@@ -169,6 +169,9 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\bdiverg\w{1,4}\b",
         r"\binstead of \[",
         r"\b(?:zeros|garbage) instead\b",
+        r"\b(?:gradients?|weights|parameters|replicas|models?)\b[^.\n]{0,40}"
+        r"\b(?:(?:not|never|un) ?-?(?:\w{1,10} )?(?:synchroni[sz]ed|synced|averaged|all-?reduced)|out of sync)\b",
+        r"\bno gradient (?:communication|synchroni[sz]ation|sync|averaging)\b",
     ),
 }
 _DENIED = re.compile(r"(?:\b(?:no|not|without|never|any|neither|nor)\b|n['’]t\b)[\w ,]{0,12}$", re.IGNORECASE)
@@ -190,6 +193,8 @@ _MOST_SHAPES = 1 << 12
 _SOME = 30
 """A person who pastes a log writes at least one line in thirty."""
 _TITLE_LINES = 4
+_QUOTED = re.compile(r"`[^`\n]{1,200}`")
+"""What a person only cites: a function in whose name a message of a program may stand."""
 _OTHERS, _MOST_ITEMS = 3, 64
 _UNITS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
 _TIMES = re.compile(
@@ -235,7 +240,7 @@ def read(item: Item) -> Reading:
         weight = 2 if unit.line <= _TITLE_LINES and not _VAGUE.search(unit.text) else 1
         seen = complaints(unit.text)
         phase = None if did_nothing(unit.text) else phase_in(unit.text)
-        if seen and not is_printed(unit.text):
+        if seen and not is_printed(_QUOTED.sub("", unit.text)):
             records += [Complaint(category, ref, weight, phase) for category in seen]
         elif phase is not None and _SWITCHED_OFF.search(unit.text) and _HELPED.search(unit.text):
             records.append(Complaint("hang", ref, 0, phase))

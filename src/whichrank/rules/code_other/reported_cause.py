@@ -49,6 +49,8 @@ _NO_SENTENCE = re.compile(
 )
 _WORDS = 3
 _MOST = 4
+_WHERE_SLOW = {"rank-stuck-in-data-loading": "input-bound"}
+"""What the same words mean in a job that goes on."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -69,6 +71,8 @@ def _is_sentence(text: str) -> bool:
 
 def _finding(case: Case, cause: str, seen: list[Seen]) -> Finding:
     lead = max(seen, key=lambda s: s.signature.grade)
+    if observed(case) == "slow":
+        cause = _WHERE_SLOW.get(cause, cause)
     usual = causes()[cause].usual_category
     category = (observed(case) or usual) if usual in ("hang", "crash") else usual
     claim = Claim(
