@@ -33,7 +33,7 @@ def finding(
 
 
 def chosen(*findings):
-    return choose(findings, looked_at="the evidence", enough=True)
+    return choose(findings, looked_at="the evidence", silence=0.8)
 
 
 def test_a_reason_beats_the_bare_statement_that_a_rank_did_not_come():
@@ -80,8 +80,8 @@ def test_confidences_add_up_to_at_most_one_and_three_alternatives_are_enough():
 
 
 def test_silence_is_healthy_only_where_there_was_enough_to_look_at():
-    assert choose([], looked_at="four dumps", enough=True).verdict.cause == "healthy"
-    nothing = choose([], looked_at="", enough=False).verdict
+    assert choose([], looked_at="four dumps", silence=0.8).verdict.cause == "healthy"
+    nothing = choose([], looked_at="", silence=0.0).verdict
     assert (nothing.cause, nothing.category) == ("unknown", "unknown")
 
 
@@ -93,8 +93,8 @@ def test_why_a_rank_is_late_beats_that_it_is():
     late = finding("straggler", (1,), PROVES, category="slow", severity="warning")
     hot = finding("gpu-thermal-or-power", (1,), SUPPORTS, category="slow", severity="warning")
     other = finding("gpu-thermal-or-power", (2,), SUPPORTS, category="slow", severity="warning")
-    assert choose([late, hot], looked_at="", enough=True).verdict.cause == "gpu-thermal-or-power"
-    assert choose([late, other], looked_at="", enough=True).verdict.cause == "straggler"
+    assert choose([late, hot], looked_at="", silence=0.8).verdict.cause == "gpu-thermal-or-power"
+    assert choose([late, other], looked_at="", silence=0.8).verdict.cause == "straggler"
 
 
 def test_a_slow_job_that_somebody_cancelled_is_slow():
@@ -131,10 +131,10 @@ def test_what_the_state_of_the_job_contradicts_is_out():
     def fit(f):
         return Argument("", Grade.CONTRADICTS, None, "the run finished", (finished,)) if f.category == "crash" else None
 
-    alone = choose([port], looked_at="", enough=False, fit=fit, finished=finished)
+    alone = choose([port], looked_at="", silence=0.0, fit=fit, finished=finished)
     assert (alone.verdict.cause, alone.findings[0].severity) == ("healthy", "info")
     assert alone.hypotheses[0].arguments_against[0].says == "the run finished"
-    assert choose([port, late], looked_at="", enough=False, fit=fit, finished=finished).verdict.cause == "straggler"
+    assert choose([port, late], looked_at="", silence=0.0, fit=fit, finished=finished).verdict.cause == "straggler"
 
 
 def test_of_two_findings_of_one_cause_the_one_that_says_who_is_told():
@@ -147,11 +147,11 @@ def test_of_two_findings_of_one_cause_the_one_that_says_who_is_told():
 
 def test_output_that_ends_in_the_midst_of_work_is_healthy_unless_something_was_found():
     at_work = Ref("job.log", "line 90", "step 90 loss 1.2")
-    told = choose([], looked_at="", enough=False, working=at_work).verdict
+    told = choose([], looked_at="", silence=0.0, working=at_work).verdict
     assert (told.category, "step 90" in told.summary) == ("healthy", True)
     fault = finding("disk-full", [1], SUPPORTS, category="crash")
-    assert choose([fault], looked_at="", enough=False, working=at_work).verdict.cause == "disk-full"
-    assert choose([], looked_at="", enough=False, working=at_work, observed="hang").verdict.category == "hang"
+    assert choose([fault], looked_at="", silence=0.0, working=at_work).verdict.cause == "disk-full"
+    assert choose([], looked_at="", silence=0.0, working=at_work, observed="hang").verdict.category == "hang"
 
 
 def test_other_kinds_of_evidence_make_a_hypothesis_surer_and_the_same_kind_does_not():

@@ -50,13 +50,14 @@ def choose(
     findings: Sequence[Finding],
     *,
     looked_at: str,
-    enough: bool,
+    silence: float,
     fit: Fit | None = None,
     finished: Ref | None = None,
     working: Ref | None = None,
     observed: Category | None = None,
 ) -> Choice:
-    """One verdict. `looked_at` says what "healthy" may be said of; not `enough` makes silence unknown.
+    """One verdict. `looked_at` says what "healthy" may be said of, and `silence` how sure that is where
+    nothing speaks against it: 0 makes silence unknown.
 
     `fit` says what the state of the job has against a finding, `finished` where the run says that it ended well,
     `working` where its output ends in the midst of work, and `observed` what the job was seen to do where nothing says
@@ -72,7 +73,7 @@ def choose(
         elif working is not None and observed is None:
             verdict = _goes_on(working)
         else:
-            verdict = _nothing_found(looked_at, enough, standing, observed)
+            verdict = _nothing_found(looked_at, silence, standing, observed)
         return Choice(verdict, tuple(standing), hypotheses=weighed)
     best = telling.root()
     sure, root = telling.sure(best), _placed(best, telling)
@@ -288,9 +289,9 @@ def _goes_on(working: Ref) -> Verdict:
     return Verdict("healthy", "healthy", Subject(), (), 0.65, summary)
 
 
-def _nothing_found(looked_at: str, enough: bool, noted: Sequence[Finding], observed: Category | None) -> Verdict:
-    if enough and observed is None:
-        return Verdict("healthy", "healthy", Subject(), (), 0.8, f"Nothing wrong found in {looked_at}.")
+def _nothing_found(looked_at: str, silence: float, noted: Sequence[Finding], observed: Category | None) -> Verdict:
+    if silence and observed is None:
+        return Verdict("healthy", "healthy", Subject(), (), silence, f"Nothing wrong found in {looked_at}.")
     told = (
         f"Not enough evidence to say anything: {looked_at}."
         if looked_at

@@ -41,7 +41,7 @@ def host_files(odd: int | None, slow: str) -> dict[str, str]:
     for host in range(4):
         said = WORKERS if host == odd else ""
         steps = "".join(
-            f"2025-02-06 10:3{step}:00 rank={2 * host + r} | step {step} loss {3 - step / 9:.2f} 4.4 s\n"
+            f"2025-02-06 11:3{step - 1}:00 rank={2 * host + r} | step {step} loss {3 - step / 9:.2f} 4.4 s\n"
             for step in range(1, 5)
             for r in (0, 1)
         )
@@ -62,6 +62,15 @@ def test_a_hint_in_the_file_of_one_host_explains_a_slow_job_that_was_ended(tmp_p
 
 def test_nobody_complained_of_a_slow_job(tmp_path):
     assert verdict(tmp_path, host_files(2, "")).cause == "job-ended-from-outside"
+
+
+def test_a_job_that_somebody_ended_after_a_long_silence_may_have_stood_still(tmp_path):
+    at_work = verdict(tmp_path, host_files(None, ""))
+    assert (at_work.cause, at_work.confidence > 0.85) == ("job-ended-from-outside", True)
+    silent = {name: said.replace("11:33:50", "12:20:11") for name, said in host_files(None, "").items()}
+    found = verdict(tmp_path, silent)
+    assert (found.cause, found.confidence <= 0.6) == ("job-ended-from-outside", True)
+    assert [a.cause for a in found.alternatives] == ["collective-stalled"]
 
 
 # -- what a program raises because it is slow

@@ -185,7 +185,7 @@ def conclude(
     choice = choose(
         findings,
         looked_at=_looked_at(case, sources),
-        enough=_enough(case),
+        silence=_silence(case),
         fit=lambda finding: against(case, finding),
         finished=case.finish.ref if case.finish else None,
         working=working.ref if (working := at_work(case)) is not None else None,
@@ -248,15 +248,19 @@ def _with_phases(case: Case, hypotheses: Sequence[Hypothesis]) -> tuple[Hypothes
     )
 
 
-def _enough(case: Case) -> bool:
-    """Whether silence means something: the collectives of all ranks were seen (whoever is not may be in one that the
-    others don't call), and no sign of an end. Or all there is are records of guards, and those were compared."""
+def _silence(case: Case) -> float:
+    """How sure it is that nothing is wrong where nothing is found: the collectives of all ranks were seen (whoever is
+    not may be in one that the others don't call), and no sign of an end. NCCL's logs say what was called and not what
+    came to its end. Or all there is are records of guards, and those were compared."""
     failed = case.events(PeerClosed, GlooTimeout, WatchdogTimeout, ProcessExit, ElasticFailure)
     if failed or (case.stands_still and not case.goes_on):
-        return False  # the job did not go on, and nothing said why
+        return 0.0  # the job did not go on, and nothing said why
     if case.lineup is None:
-        return case.guarded is not None and case.guarded.compared > 0 and not case.stacks
-    return len(case.lineup.dumped) >= case.world
+        guarded = case.guarded is not None and case.guarded.compared > 0 and not case.stacks
+        return 0.8 if guarded else 0.0
+    if len(case.lineup.dumped) < case.world:
+        return 0.0
+    return 0.8 if case.has_dumps else 0.65
 
 
 def _looked_at(case: Case, sources: Sequence[Source]) -> str:

@@ -12,7 +12,8 @@ The scheduler's own words, the signal that `whichrank run` received under a sche
 that is known), or the elastic agent's `Received … death signal`. What ranks print after that (SIGTERM,
 KeyboardInterrupt, lost connections) follows from it. Nobody is accused, unless only some hosts were told to end and
 others failed: then those hosts and their ranks are named. So is a pod that was evicted, or the node whose agent evicted
-it. A job that is ended because it hangs has another cause, and that one comes first.
+it. A job that is ended because it hangs has another cause, and that one comes first; where nothing but the agent's
+signal is told, and no times show that the job worked until then, it may have stood still.
 
 ## Example
 `*** JOB 4711 ON node7 CANCELLED AT 2026-02-11T02:36:11 DUE TO TIME LIMIT ***`
@@ -26,9 +27,10 @@ The agent does not say who sent the signal.
 
 from __future__ import annotations
 
+import numpy as np
 from msgspec.structs import replace
 
-from whichrank.model.findings import Finding, Grade, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.base import Event
 from whichrank.records.events.launchers import ElasticSignal, JobEnded
 from whichrank.records.events.processes import Traceback
@@ -52,6 +54,9 @@ _CLAIM = Claim(
         "If somebody ended it because it stood still, look for the hang: its last progress line tells when it began.",
     ),
 )
+_STOOD_STILL = Alternative("collective-stalled", "nobody says why it was ended: it may have stood still before")
+_TIMES, _PAUSE = 4, 2
+"""Of progress that tell its pace, and how many times the longest pause it may have been silent."""
 _EVICTED = "k8s-evicted"
 _LAUNCHERS = (
     "torch/distributed/run",
@@ -73,7 +78,20 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return _told(case)
     signs = statements.first_to_fail([statements.statement(case, event) for event in ends])
     found = building.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends)}.", Grade.PROVES)
-    return [_of_some_hosts(case, found, signs)]
+    found = _of_some_hosts(case, found, signs)
+    if found.subject.hosts or not all(isinstance(e, ElasticSignal) for e in ends) or _at_work_until(case, signs):
+        return [found]
+    return [replace(found, grade=Grade.HINTS, alternatives=(_STOOD_STILL,))]
+
+
+def _at_work_until(case: Case, signs: list[Statement]) -> bool:
+    """Whether the job still made progress when it was ended: somebody may also end one that stands still."""
+    ended = min((sign.time_ns for sign in signs if sign.time_ns is not None), default=None)
+    for progress in case.progress if ended is not None else ():
+        times = np.unique(progress.time_ns[(progress.time_ns > 0) & (progress.time_ns <= ended)])
+        if len(times) >= _TIMES and ended - times[-1] <= _PAUSE * np.diff(times).max():
+            return True
+    return False
 
 
 def _of_some_hosts(case: Case, finding: Finding, signs: list[Statement]) -> Finding:

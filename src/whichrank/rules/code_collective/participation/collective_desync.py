@@ -54,7 +54,8 @@ _LOG = NextStep(
 _IN_HOST_CODE = ("rank-stuck-in-user-code", "it may be blocked in host code")
 _OTHER_WAY = ("conditional-collective", "it may wait in a call that the others don't make")
 _NO_BATCH = ("rank-stuck-in-data-loading", "it may wait for its next batch")
-_OUT_OF_DATA = ("uneven-inputs", "it may have run out of data and left the loop")
+_SAVES = ("rank-stuck-in-checkpoint", "it may save a checkpoint that the others don't wait for")
+_FAILED = ("rank-exception", "it may have ended with an error, which its own output tells")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -154,20 +155,20 @@ def _alternatives(case: Case, trouble: Trouble) -> tuple[Alternative, ...]:
     """What may lie behind it."""
     if trouble.shape == "undecided" and not trouble.candidates:
         offers = [("collective-stalled", "all may have come, and the network or a GPU does not answer")]
-    elif trouble.shape == "lost":
+    elif trouble.shape in ("lost", "undecided"):
         gone, frozen = ("rank-killed", "its process may be gone"), ("rank-frozen", "a stopped process writes no dump")
         if trouble.meeting.finished:  # it has come, and its GPU does not go on: its code does not do that
             offers = [frozen, gone]
         elif case.stacks.keys() >= set(trouble.ranks):  # its process is there
             offers = [_OTHER_WAY, _IN_HOST_CODE, frozen]
         else:
-            offers = [gone, frozen, _OUT_OF_DATA]
+            offers = [_FAILED, gone, frozen]
     elif len(trouble.ranks) > 1:
         # Gloo records no messages, and NCCL not the first one of a pair.
         unrecorded = ("p2p-deadlock", "a send or recv that is not recorded may hold them")
-        offers = [_IN_HOST_CODE, unrecorded if _may_send(case) else _NO_BATCH, _OUT_OF_DATA]
+        offers = [_IN_HOST_CODE, unrecorded if _may_send(case) else _NO_BATCH, _SAVES]
     else:
-        offers = [_IN_HOST_CODE, _NO_BATCH, _OUT_OF_DATA]
+        offers = [_IN_HOST_CODE, _NO_BATCH, _SAVES]
     return tuple(Alternative(cause, why) for cause, why in offers)
 
 
