@@ -86,8 +86,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _at_work_until(case: Case, signs: list[Statement]) -> bool:
     """Whether the job still made progress when it was ended: somebody may also end one that stands still."""
-    ended = min((sign.time_ns for sign in signs if sign.time_ns is not None), default=None)
-    for progress in case.progress if ended is not None else ():
+    ended = min((sign.time_ns for sign in signs if sign.time_ns is not None), default=0)
+    for progress in case.progress:
         times = np.unique(progress.time_ns[(progress.time_ns > 0) & (progress.time_ns <= ended)])
         if len(times) >= _TIMES and ended - times[-1] <= _PAUSE * np.diff(times).max():
             return True
