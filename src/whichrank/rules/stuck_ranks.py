@@ -14,6 +14,9 @@ from whichrank.timeline.collectives.stuck import Held, held_up, odd_process, onl
 from whichrank.timeline.job_state.activity import Doing, in_native_code, of_process
 
 
+_ONLY_SLOW = Alternative("straggler", "one look at the stacks does not tell a rank that is stuck from one that is late")
+
+
 def judge_held(
     case: Case, doing: Doing, code: str, cause: str, words: str, fix: tuple[str, ...], also: Container[int] = ()
 ) -> list[Finding] | NotEvaluated:
@@ -41,12 +44,13 @@ def _unnamed(case: Case, doing: Doing, code: str, cause: str, words: str, fix: t
             cause=cause,
             category="hang",
             severity="error",
-            grade=Grade.SUPPORTS,
+            grade=Grade.HINTS if _one_look(case) else Grade.SUPPORTS,
             kind="stacks",
             subject=Subject(code=(activity.place,) if activity.place else ()),
             message=f"{who} is {words}{at}; the {waiting} others at hand wait.",
             evidence=(ref_of(stack), *(ref_of(other) for other in case.unplaced if other is not stack))[:3],
             fix=fix,
+            alternatives=(_ONLY_SLOW,) if _one_look(case) else (),
         )
     ]
 
@@ -96,7 +100,8 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
     )
     plain = first.by == "dumps" and first.activity.doing not in ("user", "evaluation")
     grade = Grade.PROVES if plain else Grade.SUPPORTS
-    if first.by == "stacks" and (_presumed(case, waiting) or _may_wait(case, ranks)):
+    moment = first.by == "stacks" and _one_look(case)
+    if first.by == "stacks" and (moment or _presumed(case, waiting) or _may_wait(case, ranks)):
         grade = Grade.HINTS
     return Finding(
         code=code,
@@ -111,7 +116,7 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
         victims=waiting,
         fix=fix,
         onset_ns=wording.onset(case, case.troubles[0]) if case.troubles else None,
-        alternatives=(*_waits_alone(case, ranks), *_misnamed(first)),
+        alternatives=(*_waits_alone(case, ranks), *((_ONLY_SLOW,) if moment else ()), *_misnamed(first)),
         next=(
             NextStep(
                 "py-spy dump --nonblocking --pid PID",
@@ -121,6 +126,13 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
             ),
         ),
     )
+
+
+def _one_look(case: Case) -> bool:
+    """Whether the stacks of one moment are all that says that the job hangs."""
+    told = any(complaint.category == "hang" for complaint in case.complaints)
+    seen = case.timed_out or case.all_stand or case.has_dumps or any(trouble.hangs for trouble in case.troubles)
+    return not (told or seen or any(report.mismatches for report in case.ras))
 
 
 def _presumed(case: Case, waiting: tuple[int, ...]) -> bool:

@@ -13,7 +13,8 @@ from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
 from whichrank.records.events.processes import Traceback
 from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
-from whichrank.records.stack import ProcessStack
+from whichrank.records.dump import Frame
+from whichrank.records.stack import ProcessStack, ThreadStack, innermost_user_frame
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import NOT_THERE
 
@@ -26,6 +27,8 @@ _WATCHDOG: tuple[type[OfGroup], ...] = (WatchdogProgress, DumpSignal, WatchdogTi
 HELD_UP = ("data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user")
 SENT = ("SEND", "RECV", "RECVANYSOURCE", "COALESCED")
 """As the watchdog names messages, one or a batch of them."""
+_QUOTED = 4
+"""Frames of a stack that are shown as evidence."""
 _SEVERAL = 3
 """Processes of which one can be the odd one."""
 
@@ -48,9 +51,28 @@ def stack_ref(case: Case, rank: int) -> Ref:
 def ref_of(stack: ProcessStack, rank: int | None = None, host: str | None = None) -> Ref:
     """A stack as evidence, also where nothing says whose it is."""
     thread = next((t for t in stack.threads if t.main), stack.threads[0] if stack.threads else None)
-    frames = thread.frames[:4] if thread else ()
-    quote = " < ".join(f"{f.function} ({f.file.rsplit('/', 1)[-1]}:{f.line})" for f in frames) or "no frames"
+    quote = " < ".join(_words(frame) for frame in _telling(thread)) if thread and thread.frames else "no frames"
     return Ref(stack.source, f"line {thread.line if thread else stack.line}", quote, rank, host)
+
+
+def _telling(thread: ThreadStack) -> Sequence[Frame]:
+    """The innermost frames; where C frames lie below the training code, two that have a name, and where it called them."""
+    inner = thread.frames[:_QUOTED]
+    user = innermost_user_frame(thread)
+    if user is None or user in inner or not any(_is_native(frame) for frame in inner):
+        return inner
+    at = thread.frames.index(user)
+    named = [frame for frame in thread.frames[:at] if not frame.function.startswith("0x")]
+    return (*named[:2], *thread.frames[at : at + 2])
+
+
+def _is_native(frame: Frame) -> bool:
+    return not frame.file.endswith(".py") and not frame.file.startswith("<")
+
+
+def _words(frame: Frame) -> str:
+    line = f":{frame.line}" if frame.line else ""
+    return f"{frame.function} ({frame.file.rsplit('/', 1)[-1]}{line})"
 
 
 def only_stack(case: Case) -> tuple[ProcessStack, int | None] | None:
@@ -67,9 +89,9 @@ def odd_process(case: Case) -> tuple[ProcessStack, Activity, int] | None:
     """Of several processes that nothing names: the one that is held up while all others wait, and how many wait."""
     if case.stacks or len(case.unplaced) < _SEVERAL:
         return None
-    from whichrank.timeline.job_state.activity import of_process  # many patterns: only where there is a stack
+    from whichrank.timeline.job_state.activity import of_unplaced  # many patterns: only where there is a stack
 
-    doing = [(stack, of_process(stack)) for stack in case.unplaced]
+    doing = list(zip(case.unplaced, of_unplaced(case.unplaced), strict=True))
     held = [(stack, activity) for stack, activity in doing if activity.doing in HELD_UP]
     waiting = sum(activity.doing == "waiting" for _, activity in doing)
     return (*held[0], waiting) if len(held) == 1 and waiting == len(doing) - 1 else None

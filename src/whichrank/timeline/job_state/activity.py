@@ -53,7 +53,7 @@ class Activity(Struct, frozen=True):
 
 
 _COLLECTIVES = (
-    "all_reduce|all_gather|all_gather_into_tensor|all_gather_single|all_gather_object|reduce_scatter|"
+    "all_reduce|all_gather|all_gather_into_tensor|all_gather_tensor|all_gather_single|all_gather_object|reduce_scatter|"
     "reduce_scatter_tensor|reduce_scatter_single|broadcast|broadcast_object_list|barrier|reduce|gather|gather_object|"
     "scatter|scatter_object_list|all_to_all|all_to_all_single|send|recv|isend|irecv|batch_isend_irecv|"
     "monitored_barrier|send_object_list|recv_object_list|sync_global_devices|process_allgather|broadcast_one_to_all"
@@ -62,9 +62,18 @@ _IN_COLLECTIVE = re.compile(rf"^_?(?:{_COLLECTIVES})(?:_base|_coalesced)?$")
 _COLLECTIVE_FILES = re.compile(
     r"distributed|accelerate/utils/operations\.py$|deepspeed/comm/|horovod/|jax/experimental/multihost_utils\.py$"
 )
-_GATHERS = re.compile(r"^_(?:gather|broadcast|distribute)_(?:state_dict|tensors)$|^_all_gather_sharded_tensor$")
-_GATHER_FILE = "torch/distributed/_state_dict_utils.py"
-"""What collects or spreads a full state dict: every rank has to call it, although it is seen in checkpoint code."""
+_GATHERS = (
+    (
+        "torch/distributed/_state_dict_utils.py",
+        re.compile(r"^_(?:gather|broadcast|distribute)_(?:state_dict|tensors)$|^_all_gather_sharded_tensor$"),
+    ),
+    ("torch/distributed/fsdp/_unshard_param_utils.py", re.compile(r"^_unshard_")),
+    ("torch/distributed/fsdp/_flat_param.py", re.compile(r"^_all_gather_flat_param$")),
+    ("_fsdp_collectives.py", re.compile(r"^foreach_(?:all_gather|reduce)$")),
+)
+"""What collects or spreads parameters or a full state dict: every rank has to call it, although it is seen in
+checkpoint code."""
+_SPREADS = (("_broadcast_", "broadcast"), ("_distribute_", "broadcast"), ("foreach_reduce", "reduce_scatter"))
 _SYNC = re.compile(
     r"^(?:synchronize|_cuda_synchronize|item|wait|wait_stream|cpu|tolist|result|backward|_engine_run_backward|run_backward)$"
 )
@@ -190,6 +199,12 @@ def of_process(stack: ProcessStack) -> Activity:
     return activity
 
 
+def of_unplaced(stacks: Sequence[ProcessStack]) -> list[Activity]:
+    """What processes do of which nothing says who they are."""
+    found = {i: of_native(of_process(stack), stack) for i, stack in enumerate(stacks)}
+    return list(at_one_line(found, dict(enumerate(stacks))).values())
+
+
 def _at_a_lock(thread: ThreadStack, stack: ProcessStack) -> bool:
     """Whether it sleeps at the line of the training code at which another thread of the process sleeps too: whoever
     holds the lock, what called this far out is not what it waits for."""
@@ -312,8 +327,8 @@ def _collective(frame: Frame) -> str:
     """The collective that a frame is of, or nothing."""
     if _IN_COLLECTIVE.match(_bare(frame)) and _COLLECTIVE_FILES.search(frame.file):
         return _bare(frame).removeprefix("_").removesuffix("_base")
-    if frame.file.endswith(_GATHER_FILE) and _GATHERS.match(_bare(frame)):
-        return "all_gather" if "gather" in frame.function else "broadcast"
+    if any(frame.file.endswith(file) and function.match(_bare(frame)) for file, function in _GATHERS):
+        return next((name for part, name in _SPREADS if part in frame.function), "all_gather")
     return ""
 
 

@@ -73,9 +73,9 @@ def _borne_out(case: Case, found: Finding) -> Finding:
 
 def _of_processes(case: Case) -> list[Finding]:
     """The same of processes that nothing calls ranks: all wait, most at one line and a few at another."""
-    from whichrank.timeline.job_state.activity import of_process  # many patterns: only where there is a stack
+    from whichrank.timeline.job_state.activity import of_unplaced  # many patterns: only where there is a stack
 
-    doing = [(stack, of_process(stack)) for stack in case.unplaced] if not case.stacks else []
+    doing = list(zip(case.unplaced, of_unplaced(case.unplaced), strict=True)) if not case.stacks else []
     if any(activity.doing != "waiting" or activity.collective in MESSAGES for _, activity in doing):
         return []
     found: dict[CodePlace, list[ProcessStack]] = defaultdict(list)
