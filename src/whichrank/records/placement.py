@@ -36,3 +36,5 @@ class Layout(Struct, frozen=True):
     """The scheduler starts a launcher on each host: its tasks are hosts."""
     store: str = ""
     """The host or address at which the ranks meet."""
+    visible: int = 0
+    """GPUs that the launch lets the processes of a host see."""

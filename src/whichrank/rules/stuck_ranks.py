@@ -13,7 +13,6 @@ from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import Held, held_up, odd_process, only_stack, ref_of, stack_ref
 from whichrank.timeline.job_state.activity import Doing, in_native_code, of_process
 
-
 _ONLY_SLOW = Alternative("straggler", "one look at the stacks does not tell a rank that is stuck from one that is late")
 
 

@@ -103,7 +103,8 @@ def build_case(records: Iterable[Any]) -> Case:
     messages = without_failed_trials(read_by_others(pile))
     note_named_nodes(people, messages, host_names)
     people.pods = pods_of_nodes(of_kind(pile, "host.PodPlace"))
-    store = store_of(r for r in stated if isinstance(r, Layout))
+    layouts = [r for r in stated if isinstance(r, Layout)]
+    store = store_of(layouts)
     note_even_blocks(people, {*_hosts_in(pile), store} - {""})
     note_gpus_alike(people)
     note_only_one_of_host(people, stacks)
@@ -133,6 +134,7 @@ def build_case(records: Iterable[Any]) -> Case:
         set_aside=_aside([*run.aside, *old], run.unplaced),
         has_dumps=lineup is not None,
         store=store,
+        layouts=layouts,
         host_names=host_names,
         looped_hosts=hosts_on_loopback(of_kind(told, "host.HostName")),
         headed_hosts=headed,

@@ -21,6 +21,7 @@ from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.watchdog import DumpSignal, WatchdogTimeout
 from whichrank.records.log import Progress
 from whichrank.records.outline import Outline
+from whichrank.records.placement import Layout
 from whichrank.records.stack import Handling, ProcessStack, is_crash, main_thread
 from whichrank.records.variables import Variables
 from whichrank.timeline.clocks.collectives import Clock, align
@@ -117,6 +118,8 @@ class Case(Struct, dict=True):
     """By address, where a table tells it."""
     store: str = ""
     """The host or address at which the ranks meet, by how they were launched."""
+    layouts: list[Layout] = field(default_factory=list)
+    """How texts say that the job was launched."""
     looped_hosts: frozenset[str] = frozenset()
     """Those whose own name leads to loopback, by their tables of names."""
     headed_hosts: frozenset[str] = frozenset()

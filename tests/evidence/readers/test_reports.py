@@ -83,3 +83,14 @@ def test_the_errors_of_a_program_are_no_words_of_a_person(tmp_path):
     printed = "slurmstepd: error: Detected 1 oom_kill event. Some of the step tasks have been OOM Killed.\n"
     assert not records(tmp_path, printed)
     assert records(tmp_path, "Some of the tasks of this step have been killed again.\n", "mail.txt")
+
+
+@pytest.mark.parametrize(
+    ("answer", "category"),
+    [("Data corruption", "corruption"), ("Lower performance than expected", "slow"), ("Application hang", "hang")],
+)
+def test_the_answer_in_a_form_outweighs_the_words_around_it(tmp_path, answer, category):
+    text = f"### How is this issue impacting you?\n\n{answer}\n\n### Behavior\n\nWe see a crash in the test.\n"
+    said = [record for record in records(tmp_path, text, "issue.md") if isinstance(record, Complaint)]
+    weights = {c.category: sum(s.weight for s in said if s.category == c.category) for c in said}
+    assert max(weights, key=weights.__getitem__) == category

@@ -16,6 +16,7 @@ MESSAGE = "received 0 items of ancdata"
         f'the log says "{MESSAGE}" and stops',
         f"it says “{MESSAGE}” on two ranks",
         f"I get RuntimeError: {MESSAGE} in the second epoch",
+        f"> {MESSAGE}...",
     ],
 )
 def test_quoted(line):
@@ -27,6 +28,7 @@ def test_quoted(line):
     "line",
     [
         f"it can't be that we {MESSAGE} as in the other ticket, isn't it",
+        f"# {MESSAGE}",
         f"`num_workers` is 4, and people report {MESSAGE} for `fork`",
     ],
 )

@@ -26,6 +26,15 @@ MAIN = ("main", "/srv/job/train.py", 90)
         ("waiting", [("_engine_run_backward", f"{TORCH}/autograd/graph.py", 869)]),
         ("starting", [("_store_based_barrier", f"{TORCH}/distributed/distributed_c10d.py", 900)]),
         ("starting", [("new_group", f"{TORCH}/distributed/distributed_c10d.py", 5000)]),
+        (
+            "waiting",
+            [
+                ("FlatParamHandle.flat_param_to", f"{TORCH}/distributed/fsdp/_flat_param.py", 2494),
+                ("_unshard_fsdp_state_params", f"{TORCH}/distributed/fsdp/_unshard_param_utils.py", 220),
+                ("_full_pre_state_dict_hook", f"{TORCH}/distributed/fsdp/_state_dict_utils.py", 295),
+                ("save_checkpoint", "/srv/job/io.py", 8),
+            ],
+        ),
         ("leaving", [("destroy_process_group", f"{TORCH}/distributed/distributed_c10d.py", 2200)]),
         ("data", [("_try_get_data", f"{TORCH}/utils/data/dataloader.py", 1200)]),
         ("data", [("get", "/usr/lib/python3.12/queue.py", 170), ("__next__", "toolkit/data/batches.py", 64)]),

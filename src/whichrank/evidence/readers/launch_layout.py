@@ -29,7 +29,7 @@ _MOST_HOSTS, _MOST_OF_HOST = 4096, 64
 _MARKS = (
     b"nproc", b"num_processes", b"odelist", b"ODELIST", b"odeList", b"per-node", b"tasks/node", b"node_rank",
     b"node-rank", b"machine_rank", b"master", b"MASTER_ADDR", b"rdzv", b"main_process_ip", b"NODEID", b"nodes: ",
-    b"num_gpus", b"--nodes", b"srun ", b"nodes x ",
+    b"num_gpus", b"--nodes", b"srun ", b"nodes x ", b"CUDA_VISIBLE_DEVICES",
 )  # fmt: skip
 _NO_LAUNCH = (".py", ".html", ".rst", ".json", ".c", ".cc", ".cpp")
 _VALUE = r"(?:[= ]|: ?)[\"']?"
@@ -65,6 +65,7 @@ _HOST = r"(?!localhost\b|127\.)([A-Za-z][\w.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3})"
 _STORE = re.compile(
     rf"(?:--rdzv[_-]endpoint{_VALUE}|\b(?:master[_-]addr|MASTER_ADDR|main_process_ip){_VALUE}){_HOST}(?=[:\s\"']|$)"
 )
+_VISIBLE = re.compile(rf"\bCUDA_VISIBLE_DEVICES{_VALUE}(\d{{1,2}}(?:, ?\d{{1,2}}){{0,63}})(?![\d,.])")
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -110,6 +111,7 @@ def _layout(ref: Ref, lines: list[str], text: str) -> Layout | None:
         by_scheduler=by_tasks or any(map(_ITS_NUMBER.search, lines)),
         one_task=launched and (tasks == 1 or any(map(_ITS_NUMBER.search, lines))),
         store=_only(stores) or "",
+        visible=_count({match[1] for line in lines for match in _VISIBLE.finditer(line)}) if launched else 0,
     )
     return found if found != Layout(ref) else None
 
@@ -119,6 +121,11 @@ def _one(numbers: Iterable[str]) -> int:
     told = set(numbers)
     number = told.pop() if len(told) == 1 else ""
     return int(number) if number.isdecimal() else 0
+
+
+def _count(lists: set[str]) -> int:
+    """How many different numbers the only list has."""
+    return len(set(re.findall(r"\d+", _only(lists) or "")))
 
 
 def _only(found: set[T]) -> T | None:

@@ -174,6 +174,18 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\bno gradient (?:communication|synchroni[sz]ation|sync|averaging)\b",
     ),
 }
+_CHOICES: dict[str, Symptom] = {
+    "lower performance than expected": "slow",
+    "application crash": "crash",
+    "data corruption": "corruption",
+    "application hang": "hang",
+}
+_ASKED = re.compile(
+    rf"How is this issue impacting you\?\**[ \t]*\n(?:[ \t]*\n){{0,3}}[ \t>*]{{0,8}}({'|'.join(_CHOICES)})",
+    re.IGNORECASE,
+)
+_ANSWER = 4
+"""What an answer weighs, against sentences that only name a symptom."""
 _DENIED = re.compile(r"(?:\b(?:no|not|without|never|any|neither|nor)\b|n['’]t\b)[\w ,]{0,12}$", re.IGNORECASE)
 _SMALL = frozenset(
     ("a", "an", "the", "is", "are", "was", "it", "its", "we", "i", "our", "my", "they", "this", "that", "with", "when",
@@ -233,6 +245,9 @@ def read(item: Item) -> Reading:
     for line, row, change, outcome in tabled(text) if spoken else ():
         records.append(Trial(change, outcome, Ref(item.label, f"line {line}", row[:400])))
     faster = faster_items(text) if spoken else set()
+    records += [
+        Complaint(category, Ref(item.label, f"line {line}", said), _ANSWER) for line, said, category in answers(text)
+    ]
     for unit in _units(text) if spoken else ():
         ref = Ref(item.label, f"line {unit.line}", unit.text[:400])
         heading = "helped" if unit.line in faster else unit.heading
@@ -245,6 +260,12 @@ def read(item: Item) -> Reading:
         elif phase is not None and _SWITCHED_OFF.search(unit.text) and _HELPED.search(unit.text):
             records.append(Complaint("hang", ref, 0, phase))
     return Reading(list(records), "complete" if records else "ignored", "" if records else "no report in it")
+
+
+def answers(text: str) -> Iterator[tuple[int, str, Symptom]]:
+    """Line, words and symptom of what was chosen in NCCL's form for issues."""
+    for match in _ASKED.finditer(text):
+        yield text.count("\n", 0, match.start(1)) + 1, match[1], _CHOICES[match[1].lower()]
 
 
 def _by_person(text: str) -> bool:

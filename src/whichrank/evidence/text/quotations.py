@@ -28,10 +28,17 @@ _PRINTED = re.compile(
 _RAISED = re.compile(r"(?:[A-Z]\w{1,40}(?:Error|Exception)|\b[Ee]rror|ERROR)\W{0,4}$")
 _QUOTES = (("`", "`"), ("'", "'"), ('"', '"'), ("“", "”"), ("«", "»"))
 _CLAUSE = 60
+_WORD = re.compile(r"\w")
+_HEADINGS = ("#", "|")
+"""What titles and tables begin with: they name a message, and need not have seen it."""
 
 
 def set_off(line: str, start: int, end: int) -> bool:
-    """Whether a person quotes `line[start:end]`: it is between quotation marks, or behind an `Error:`."""
+    """Whether a person quotes `line[start:end]`: it is between quotation marks, behind an `Error:`, or all of
+    the line."""
+    around = line[:start] + line[end:]
+    if not line.lstrip().startswith(_HEADINGS) and not _WORD.search(around):
+        return True
     for opening, closing in _QUOTES:
         if opening == closing:
             if opening in "'\"" and not line[:start].rstrip().endswith(opening):

@@ -86,7 +86,7 @@ _CHOSE = Claim(
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]{1,16}|\d{1,20}")
 _NOT_FINITE = re.compile(r"(?i)(?<![\w.])(?:nan|inf|non-?finite|not finite)(?![\w.])")
 _MOST = 3
-_LAST_LINES = ("bare-exception", "argparse-error")
+_LAST_LINES = ("bare-exception", "bare-runtime-error", "argparse-error")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:

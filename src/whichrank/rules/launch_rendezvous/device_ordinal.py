@@ -8,7 +8,8 @@
 GPUs; the global rank used as a device index on a second node; a scheduler that gave fewer GPUs.
 
 ## How it decides
-CUDA's own error. The ranks that fail are named, unless all do.
+CUDA's own error. The ranks that fail are named, unless all do. Where the error names none, those whose local rank is
+beyond the GPUs of `CUDA_VISIBLE_DEVICES` in the launch are.
 
 ## Example
 `RuntimeError: CUDA error: invalid device ordinal` on local rank 2 of a host with two visible GPUs.
@@ -26,6 +27,7 @@ from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.identity.layouts import without_gpu
 from whichrank.timeline.job_state import deaths, statements
 
 CODE = "LNCH107"
@@ -62,7 +64,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = statements.first_to_fail(ordinal or none)
     if not signs or statements.said(case, _OLD_DRIVER):
         return []
-    ranks = statements.unless_all(case, statements.ranks_of(signs) or deaths.only_one_failed(case))
+    named = statements.ranks_of(signs) or without_gpu(case.layouts) or deaths.only_one_failed(case)
+    ranks = statements.unless_all(case, named)
     what = "asked for a GPU number that is not visible to it" if ordinal else "sees no GPU"
     message = f"{building.who(case, ranks, signs)} {what}{building.others(case, ranks)}."
     return [building.found(case, _CLAIM, signs, message, Grade.PROVES if ordinal else Grade.SUPPORTS, ranks)]

@@ -10,6 +10,7 @@ ready in a fresh pod.
 ## How it decides
 The resolver's own error in torch's, Python's or NCCL's words, on processes that made no process group later. Gloo
 looks its own host's name up where no interface is given: it says `rp != nullptr. Unable to find address for` a name.
+That host is named, and so is the one of a job that runs on a single host.
 
 ## Example
 `The IPv6 network addresses of (node0, 29500) cannot be retrieved (gai error: -2 - Name or service not known).`
@@ -27,11 +28,12 @@ import re
 
 from msgspec.structs import replace
 
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.startup import StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.identity.layouts import on_one_host
 from whichrank.timeline.job_state import statements
 from whichrank.timeline.network import interface_names
 
@@ -74,7 +76,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if own:
         claim = replace(claim, alternatives=(("wrong-interface", "it may resolve, to no address of this host"),))
     message = f"{building.who(case, ranks, signs)} could not resolve {f'the name {name}' if name else 'a host name'}."
-    return [building.found(case, claim, signs, message, Grade.SUPPORTS if own else Grade.PROVES, ranks)]
+    found = building.found(case, claim, signs, message, Grade.SUPPORTS if own else Grade.PROVES, ranks)
+    its_own = own or on_one_host(case.layouts)
+    if name and its_own and found.subject == Subject():
+        return [replace(found, subject=Subject(hosts=(name,)))]
+    return [found]
 
 
 def _name(sign: statements.Statement) -> str:

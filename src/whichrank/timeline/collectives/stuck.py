@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from whichrank.model.evidence import Ref
+from whichrank.records.dump import Frame
 from whichrank.records.events.base import Event, OfGroup
 from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
 from whichrank.records.events.processes import Traceback
 from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
-from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack, innermost_user_frame
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.troubles.trouble import NOT_THERE
@@ -56,7 +56,7 @@ def ref_of(stack: ProcessStack, rank: int | None = None, host: str | None = None
 
 
 def _telling(thread: ThreadStack) -> Sequence[Frame]:
-    """The innermost frames; where C frames lie below the training code, two that have a name, and where it called them."""
+    """The innermost frames; where C frames lie below the training code, two that have a name, and who called them."""
     inner = thread.frames[:_QUOTED]
     user = innermost_user_frame(thread)
     if user is None or user in inner or not any(_is_native(frame) for frame in inner):

@@ -35,6 +35,22 @@ def store_of(layouts: Iterable[Layout]) -> str:
     return told.pop() if len(told) == 1 else ""
 
 
+def on_one_host(layouts: Iterable[Layout]) -> bool:
+    """Whether all launches start all ranks on one host."""
+    told = [layout for layout in layouts if layout.per_host or layout.nodes]
+    return bool(told) and all(layout.nodes == 1 or layout.world == layout.per_host for layout in told)
+
+
+def without_gpu(layouts: Sequence[Layout]) -> tuple[int, ...]:
+    """The ranks whose local rank is beyond the GPUs that the launch lets a host see."""
+    told = {(layout.per_host, layout.visible) for layout in layouts if layout.per_host and layout.visible}
+    world = world_of(layouts)
+    if len(told) != 1 or not world:
+        return ()
+    ((count, visible),) = told
+    return tuple(rank for rank in range(world) if rank % count >= visible)
+
+
 def places(layouts: Sequence[Layout], exits: Iterable[ProcessExit]) -> Places:
     """Every rank of the hosts of which the number is known."""
     per_host = {layout.per_host for layout in layouts if layout.per_host}
