@@ -262,6 +262,7 @@ QUIET: list[tuple[str, texts.Files]] = [
     ("victims on Gloo", texts.ranks(4, {}, texts.GLOO_CLOSED)),
     ("time-outs alone", texts.ranks(4, {r: texts.TIMED_OUT.format(r) for r in range(4)})),
     ("aborts of the watchdog", {"agent.err": texts.table({0: -6, 1: -6, 2: -15}, 0), **texts.ranks(3, {r: texts.TIMED_OUT.format(r) for r in (0, 1)}, SEEN)}),
+    ("aborts of another host after the first watchdogs", {"agent.err": texts.table({4: -6, 5: -6, 6: -15}, 4), "job.log": "[rank5]: loading\n", **texts.ranks(3, {r: texts.TIMED_OUT.format(r) for r in (0, 1)}, SEEN)}),
     ("crashes on the way out", {"agent.err": texts.table({0: -11, 1: -11, 2: -11}, 0), **texts.ranks(3, {}, CLOSED)}),
     ("an exception of Gloo that nobody caught", {"a.log": "terminate called after throwing an instance of 'gloo::IoException'\n  what():  [/x/gloo/transport/tcp/pair.cc:724] connect [10.0.0.2]:41877: Connection refused\nAborted (core dumped)\n"}),
     ("tasks of Slurm that all failed", {"job.log": "srun: error: node-0: tasks 0-3: Exited with exit code 1\nsrun: error: node-1: task 4: Terminated\n"}),

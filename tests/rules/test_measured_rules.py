@@ -184,3 +184,33 @@ def test_times_by_name_and_the_larger_difference_tells(tmp_path):
     )
     found = verdict(tmp_path, text)
     assert (found.category, found.cause, found.culprits.ranks) == ("slow", "straggler", (3,))
+
+
+def fetches(slow_host):
+    """Two hosts of four ranks, a file each; every rank prints what it spends per 100 steps."""
+    files = {}
+    for host in range(2):
+        said = f"host=vm-{host} rank={4 * host} local_rank=0 pid=100\n"
+        for step in range(100, 700, 100):
+            for rank in range(4 * host, 4 * host + 4):
+                fetch = 41.5 if host == slow_host else 0.3
+                said += f"[vm-{host}] [rank {rank}] last 100: fetch {fetch + rank / 100:.2f}s  fwd+bwd 35.{rank}s\n"
+        files[f"vm-{host}.log"] = said
+    return files
+
+
+@pytest.mark.parametrize("host", [0, 1, None])
+def test_of_two_hosts_one_needs_far_longer(tmp_path, host):
+    for name, text in fetches(host).items():
+        (tmp_path / name).write_text(text)
+    found = diagnose([tmp_path], jobs=1).verdict
+    ranks = () if host is None else tuple(range(4 * host, 4 * host + 4))
+    assert (found.category == "slow", found.culprits.ranks) == (host is not None, ranks)
+
+
+def test_a_time_that_somebody_chose_is_no_measurement(tmp_path):
+    text = "".join(
+        f'time=2026-01-03T18:23:4{rank}.1Z level=warn rank={rank} msg="GET failed, will retry" backoff={wait}s\n'
+        for rank, wait in enumerate((2.0, 2.1, 2.0, 4.1, 2.0, 1.9))
+    )
+    assert verdict(tmp_path, text).culprits.ranks == ()

@@ -607,3 +607,12 @@ def test_a_benchmark_that_failed_beside_one_that_did_not(tmp_path):
     good = "NCCL version 2.31.2+cuda12.9\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 21.9\n"
     verdict = diagnose([texts.write(tmp_path, {"old.log": failed, "new.log": good})]).verdict
     assert (verdict.category, verdict.cause) == ("crash", "cuda-illegal-access")
+
+
+def test_the_one_host_that_waits_for_a_lock(tmp_path):
+    looked_for = ROOT_OF_EXTENSIONS * 2
+    files = {f"gpu-{n}.log": info("cudaDriverVersion 12020", f"gpu-{n}", 100 + n) + looked_for for n in range(3)}
+    for name in ("gpu-0.log", "gpu-2.log"):
+        files[name] += "Loading extension module fused_adam...\n" * 2 + texts.TIMED_OUT.format(int(name[4]))
+    (found,) = judged("LNCH201", texts.case_of(texts.write(tmp_path, files)))
+    assert found.subject.hosts == ("gpu-1",)

@@ -20,12 +20,15 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("memlock-ulimit", re.compile(r"(?i)\bmemlock\b|\bmax locked memory\b|\bulimit -l\b")),
     ("fd-limit", re.compile(r"(?i)\bnofile\b|\bopen files\b|\bulimit -n\b")),
     ("shm-too-small", re.compile(r"(?i)/dev/shm\b|\bshm(?:[-_ ]size)?\b")),
-    ("mtu-mismatch", re.compile(r"(?i)\bmtu\b|\bping\b.*(?:-s \d{4}|-M do)\b(?:.*\b(?:loss|lost)\b)?|\bjumbo\b")),
+    (
+        "mtu-mismatch",
+        re.compile(r"(?i)\bmtu\b|\bping(?:\d{4})?\b.*(?:-s \d{4}|-M do)\b(?:.*\b(?:loss|lost)\b)?|\bjumbo\b"),
+    ),
     ("driver-mismatch", re.compile(r"(?i)\bdriver(?:_\w{1,20})?\b")),
     ("nccl-version-mismatch", re.compile(r"(?i)\b(?:lib)?nccl\b(?!_)")),
     (
         "gpu-thermal-or-power",
-        re.compile(r"(?i)\b(?:throttl\w*|power (?:cap|limit|brake)|hw[_ ]slowdown|clocks?[._ ]sm)\b"),
+        re.compile(r"(?i)\b(?:throttl\w*|power[._ ](?:cap|limit|brake)|hw[_ ]slowdown|clocks?[._ ]sm)\b"),
     ),
     ("slow-network", re.compile(r"\b\d+ ?[GM]b(?:/s(?:ec)?|ps|it/s)\b|\b[GM]b/s(?:ec)?\b")),
     ("pcie-degraded", re.compile(r"(?i)\bpcie\b|\blink width\b")),

@@ -10,6 +10,9 @@ _WORDS = re.compile(
     r"|(?:above|over) budget|\d{1,2}(?:\.\d+)? ?% of (?:the )?(?:reference|expected|target|baseline|usual)"
     r"|the (?:floor|minimum|target) is|why only \d+|should have (?:given|done|made|taken|reached))\b"
     r"|\b(?:Too|Job)Slow\b|\bSlow(?:Job|Run|Step|Training)\b"
+    r"|\b(?:good_?put|throughput|speed|mfu|tps)(?:[ _]?(?:is )?too[ _]?low|[ _]?below)\w{0,12}\b"
+    r"|\b(?:good_?put|throughput|tps|tok(?:en)?s?/s(?:ec)?|samples/s(?:ec)?|it/s|img/s|mfu|tflops)\b[^\n<]{0,24}< ?"
+    r"(?:the )?(?:floor|min\w{0,4}|target|threshold|expected|\d)"
 )
 
 

@@ -29,7 +29,10 @@ _WAIT = re.compile(
 _DATA = re.compile(r"data|(?<!off)load|fetch|input|read|batch[-_ ]gen|preproc|prepar|tokeni[sz]")
 _WORK = re.compile(r"fwd|bwd|forward|backward|comput|optim|kernel|gemm|matmul|busy|gpu|cpu|model")
 _STEP = re.compile(r"step|iter|total|elapsed|epoch|batch")
-
+_PLANNED = re.compile(
+    r"back[-_ ]?off|retr(?:y|ies)|time[-_ ]?out|deadline|interval|delay|cool[-_ ]?down|\bttl\b|\beta\b"
+)
+"""What somebody chose, and did not measure."""
 
 _NO_NAMES = frozenset(
     ("within", "after", "before", "for", "in", "about", "than", "of", "by", "at", "under", "over", "least", "most",
@@ -42,7 +45,7 @@ _NO_NAMES = frozenset(
 def quantity(name: str, *, timed: bool = False) -> Quantity | None:
     """What a value of this name measures; `timed`: it has a unit of time, or its heading says so."""
     name = name.lower()
-    if name in _NO_NAMES:
+    if name in _NO_NAMES or _PLANNED.search(name):
         return None
     if _CHECKSUM.search(name):
         return None if _LOCAL.search(name) else "checksum"

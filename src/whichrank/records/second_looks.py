@@ -61,5 +61,9 @@ class OddHost(Struct, frozen=True):
     """How many hosts print it, this one included."""
     category: str = ""
     """What the job did, by the verdict so far."""
+    gpu: int | None = None
+    """Which of its GPUs it is about, by a table of GPUs."""
+    what: str = ""
+    """What differs, where the line itself does not say what it is about: the heading of a column, and the cell."""
     in_error: bool = False
     """An error of the job names what differs."""

@@ -145,3 +145,77 @@ def test_kernel_logs_of_hosts_tell_of_their_links(tmp_path: Path) -> None:
         )
     found = diagnose([texts.write(tmp_path, files)]).verdict
     assert (found.category, found.cause, found.culprits.hosts) == ("slow", "slow-network", ("birch-3",))
+
+
+# -- tables with a heading
+
+STARTED = "".join(f"{rank}: INFO launch host={HOSTS[rank // 2]} rank={rank}/8 pid={600 + rank}\n" for rank in range(8))
+
+
+def table(heading: str, usual: str, odd: str, ruler: str = "") -> str:
+    """A row per host below the heading."""
+    rows = (f"{name}{odd if name == 'birch-3' else usual}\n" for name in HOSTS)
+    return f"preflight ok\n{heading}\n{ruler}{''.join(rows)}all reachable\n"
+
+
+@pytest.mark.parametrize(
+    ("cause", "lines"),
+    [
+        (
+            "nccl-version-mismatch",
+            table("host     kernel  nccl    cuda", "  5.14    2.20.5  12.1", "  5.14    2.18.1  12.1"),
+        ),
+        ("mtu-mismatch", table("node  state  ping8972 -M do (ok/sent)", "  up  5/5", "  up  0/5", "-----  --  ---\n")),
+        ("driver-mismatch", table("| host | driver | gpus |", " | 535.161.08 | 8", " | 550.54.15 | 8")),
+        ("memlock-ulimit", table("hostname,memlock,nofile", ",unlimited,1048576", ",65536,1048576")),
+    ],
+)
+def test_a_cell_of_a_table(tmp_path: Path, cause: str, lines: str) -> None:
+    found = verdict(tmp_path, STARTED + lines, "".join(TIMED_OUT.format(rank) for rank in range(8)))
+    assert (found.cause, found.culprits.hosts, found.culprits.ranks) == (cause, ("birch-3",), (4, 5))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        table("host     nccl    temp", "  2.20.5  38", "  2.20.5  41"),
+        table("host     nccl    temp", "  2.20.5  38", "  2.18.1  41").replace("birch-1  2.20.5", "birch-1  2.19.3"),
+        table("host     iperf (Gb/s)  state", "  92.3  up", "  392.3  up"),
+        "host     nccl    cuda\nbirch-1  2.20.5  12.1\nbirch-3  2.18.1  12.1\n",
+    ],
+    ids=["measured", "two differ", "faster", "two hosts"],
+)
+def test_a_table_that_tells_nothing(tmp_path: Path, lines: str) -> None:
+    found = verdict(tmp_path, STARTED + lines, "".join(TIMED_OUT.format(rank) for rank in range(8)))
+    assert found.culprits.hosts == ()
+
+
+LIMIT = "slurmstepd: error: *** JOB 551902 ON birch-1 CANCELLED AT 2025-08-22T13:02:09 DUE TO TIME LIMIT ***\n"
+
+
+def test_a_slow_link_in_a_table_and_a_job_that_ran_out_of_time(tmp_path: Path) -> None:
+    found = verdict(tmp_path, STARTED + table("host     state  iperf (Gb/s)", "  up  92.3", "  up  9.3"), SLOW + LIMIT)
+    assert (found.category, found.cause, found.culprits.hosts) == ("slow", "slow-network", ("birch-3",))
+
+
+def test_a_row_of_one_gpu_in_a_job_that_ran_out_of_time(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{name}  {gpu}  {30 + gpu}  {310 if (name, gpu) == ('birch-3', 1) else 700}.00 W\n"
+        for name in HOSTS
+        for gpu in range(2)
+    )
+    found = verdict(tmp_path, STARTED + "host  idx  temp  power.limit\n" + rows, SLOW + LIMIT)
+    assert (found.category, found.cause) == ("slow", "gpu-thermal-or-power")
+    assert (found.culprits.hosts, found.culprits.ranks) == (("birch-3",), (5,))
+
+
+def test_lines_that_only_stand_at_the_same_place_are_not_compared(tmp_path: Path) -> None:
+    """Ranks of several hosts print into one file in any order."""
+    lines = ""
+    for number, name in enumerate(HOSTS):
+        said = [f"Using network Socket of {number}", f"comm 0x{number}f rank {number}", "NET/Plugin: No plugin found"]
+        said = said[number % 3 :] + said[: number % 3]
+        lines += "".join(f"{name} | {name}:7{number}:8{number} [0] NCCL INFO {text}\n" for text in said)
+    lines += "birch-2 | NCCL version 2.21.5+cuda12.4\n"
+    found = verdict(tmp_path, lines + lines, "".join(TIMED_OUT.format(rank) for rank in range(8)))
+    assert found.cause != "nccl-version-mismatch"

@@ -23,6 +23,7 @@ from whichrank.facts.host_topics import CAUSES, cause_of
 from whichrank.facts.messages import recognise
 from whichrank.facts.slowness import complains
 from whichrank.facts.taxonomy import causes
+from whichrank.flows.diagnose.host_tables import odd_cells
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.model.verdict import Verdict
@@ -40,6 +41,9 @@ _SHAPE = 120
 _SETTING = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=\S{1,200}")
 _OF_RANKS = re.compile(r"(?i)rank|gpu|cuda|attempt|step|epoch|std(?:out|err)")
 """What has a number and is no host."""
+_PROCESS = re.compile(r"[\w.-]+:\d+:\d+ (?:\[-?\d+\] )?(?:[\w/]+\.cc:\d+ )?(?:NCCL (?:INFO|WARN) )?")
+_ABOUT_NOTHING = re.compile(r"\W+|\[[^\]]*\]|INFO|WARN(?:ING)?|ERROR|DEBUG|\d\d-\d\d")
+"""Separators, the rank, the level."""
 _TOPIC = (2, 3, 4, 5)
 """So many words at the beginning of a line say what it is about."""
 _LINES_OF_RANKS = 400
@@ -148,8 +152,29 @@ def _all_odd(texts: Sequence[_Text], people: People) -> list[OddHost]:
     families = _families(texts)
     known = {short_name(host) for host in people.hosts()}
     peers = known.union(*(_alike(said) for said in families.values()))
-    found = [odd for said in (*families.values(), *_behind(texts, peers)) for odd in _odd(said, peers)]
+    found = [
+        *_in_tables(texts),
+        *(o for said in (*families.values(), *_behind(texts, peers)) for o in _odd(said, peers)),
+    ]
     return found or list(_in_own_files(texts, people)) or list(_of_their_ranks(texts, people))
+
+
+def _in_tables(texts: Iterable[_Text]) -> Iterator[OddHost]:
+    """Cells of tables, of which the heading says what they are about."""
+    for text in texts:
+        for cell in odd_cells(text.lines):
+            cause = cause_of(cell.own, cell.usual, f"{cell.column} {cell.own}")
+            if cause is not None and not (cause == "slow-network" and _larger(cell.own, cell.usual)):
+                host = short_name(cell.host)
+                ref = Ref(text.label, f"line {cell.line}", cell.text[:300], None, host)
+                usual = Ref(text.label, f"line {cell.peer_line}", cell.peer_text[:300])
+                yield OddHost(host, cause, ref, usual, cell.hosts, gpu=cell.gpu, what=f"{cell.column} {cell.own}")
+
+
+def _larger(own: str, usual: str) -> bool:
+    """Whether it has more than the others, which slows nobody down."""
+    mine, theirs = _NUMBER.fullmatch(own), _NUMBER.fullmatch(usual)
+    return mine is not None and theirs is not None and float(mine[1]) > float(theirs[1])
 
 
 def _families(texts: Iterable[_Text]) -> dict[tuple[str, ...], list[_Said]]:
@@ -183,8 +208,8 @@ def _behind(texts: Iterable[_Text], peers: Collection[str]) -> Iterable[list[_Sa
 
 
 def _words(line: str) -> tuple[str, ...]:
-    """The words behind the time; `(2, 21, 5)` is a version like `2.21.5`."""
-    return tuple(_VERSION.sub(r"\1.\2.\3", _STAMP.sub("", line)).split())
+    """The words without the time and the process; `(2, 21, 5)` is a version like `2.21.5`."""
+    return tuple(_VERSION.sub(r"\1.\2.\3", _PROCESS.sub("", _STAMP.sub("", line))).split())
 
 
 def _alike(said: Sequence[_Said]) -> set[str]:
@@ -209,7 +234,7 @@ def _odd(said: Sequence[_Said], peers: Collection[str]) -> Iterator[OddHost]:
     seen: Counter[tuple[str, str]] = Counter()
     for each in said:
         if each.name in peers:
-            topic = _COUNTED.sub("#", each.words[0].partition("=")[0])
+            topic = _topic(each.words)
             topics[topic, seen[each.name, topic]][each.name] = each
             seen[each.name, topic] += 1
     hosts = {name for name, _ in seen}
@@ -221,6 +246,12 @@ def _odd(said: Sequence[_Said], peers: Collection[str]) -> Iterator[OddHost]:
         if found is not None and cause is not None:
             peer = next(each for each in by_host.values() if each is not found.said)
             yield OddHost(found.said.name, cause, _quoted(found.said), _quoted(peer), len(hosts))
+
+
+def _topic(words: Sequence[str]) -> str:
+    """What a line is about: its first word that names no process, rank or level."""
+    word = next((word for word in words if not _ABOUT_NOTHING.fullmatch(word)), words[0])
+    return _COUNTED.sub("#", word.partition("=")[0])
 
 
 def _lone(said: Sequence[_Said], peers: Collection[str], hosts: Collection[str]) -> Iterator[dict[str, _Said]]:
@@ -335,10 +366,20 @@ def _one_that_differs(by_host: dict[str, _Said]) -> _Difference | None:
     found = []
     for each in by_host.values():
         others = [other.words for other in by_host.values() if other is not each]
+        if not _are_of_one_kind(others):
+            continue
         own, usual = _in_places(each.words, others) or _among_all(each.words, others)
         if (own or usual) and not _only_measured(own, usual):
             found.append(_Difference(each, " ".join(own), " ".join(usual)))
     return found[0] if len(found) == 1 else None
+
+
+def _are_of_one_kind(lines: Sequence[Sequence[str]]) -> bool:
+    """Whether lines have most of their words in common, numbers aside: else they only stand at the same place."""
+    shapes = [_COUNTED.sub("#", " ".join(words)).split(" ") for words in lines]
+    if len({len(shape) for shape in shapes}) > 1:
+        return False
+    return 2 * sum(len(set(words)) == 1 for words in zip(*shapes, strict=True)) > len(shapes[0])
 
 
 def _in_places(mine: Sequence[str], others: Sequence[Sequence[str]]) -> tuple[list[str], list[str]] | None:

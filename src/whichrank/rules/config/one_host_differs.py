@@ -11,7 +11,8 @@ setting or a wrong clock, and the loud errors come from their peers.
 ## How it decides
 Lines that are alike but for a name give the hosts, and so does what else names them; the name may stand further
 behind, where one host says something of each of the others. Of every kind of line that all of them print, exactly one
-host must differ, in words and not only in measured numbers, unless its number is a hundred times off. In files of one
+host must differ, in words and not only in measured numbers, unless its number is a hundred times off. In a table with a
+heading the same holds of every column, and a row may be that of one GPU. In files of one
 host each, a hint of a known cause or a variable that one file alone has so counts too. Where the cause is known and its
 host is not, such a line tells the host. It is surer where what differs is named in an error of the job.
 
@@ -32,6 +33,7 @@ from typing import cast
 from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, Grade, NotEvaluated, Subject
+from whichrank.records.events.launchers import JobEnded
 from whichrank.records.second_looks import OddHost
 from whichrank.timeline.case import Case
 
@@ -49,7 +51,10 @@ def _finding(case: Case, odd: OddHost) -> Finding:
     slow = causes()[odd.cause].usual_category == "slow"
     said = f"“{odd.ref.quote[:140]}”"
     message = f"{odd.host} alone prints {said}, and none of the other {odd.peers - 1} hosts does."
-    if odd.usual is not None:
+    if odd.usual is not None and odd.what:
+        where = odd.host if odd.gpu is None else f"GPU {odd.gpu} of {odd.host}"
+        message = f"{where} alone has {odd.what} in the table of {odd.peers} hosts."
+    elif odd.usual is not None:
         message = (
             f"{odd.host} differs from its {odd.peers - 1} peers: {said}, where they say “{odd.usual.quote[:140]}”."
         )
@@ -57,14 +62,26 @@ def _finding(case: Case, odd: OddHost) -> Finding:
         code=CODE,
         cause=odd.cause,
         category=cast("Category", "slow" if slow else odd.category),
-        severity="warning" if slow and odd.category != "slow" else "error",
+        severity="warning" if slow and odd.category != "slow" and not _out_of_time(case) else "error",
         grade=Grade.PROVES if odd.in_error else Grade.SUPPORTS,
         kind="host",
-        subject=Subject(ranks=case.people.ranks_on(odd.host) or _speaking(case, odd), hosts=(odd.host,)),
+        subject=Subject(ranks=_ranks(case, odd), hosts=(odd.host,)),
         message=message,
         evidence=(odd.ref, odd.usual) if odd.usual is not None else (odd.ref,),
         fix=(f"Set up {odd.host} like its peers.", *fix(odd.cause)),
     )
+
+
+def _ranks(case: Case, odd: OddHost) -> tuple[int, ...]:
+    ranks = sorted(case.people.ranks_on(odd.host))
+    if odd.gpu is not None:
+        return (ranks[odd.gpu],) if odd.gpu < len(ranks) else ()
+    return tuple(ranks) or _speaking(case, odd)
+
+
+def _out_of_time(case: Case) -> bool:
+    """Whether the scheduler ended the job because it had taken too long."""
+    return any("TIME LIMIT" in event.reason.upper() for event in case.events(JobEnded))
 
 
 def _speaking(case: Case, odd: OddHost) -> tuple[int, ...]:

@@ -150,7 +150,8 @@ def _is_own(case: Case, sign: Statement, lost: set[int], spared: set[int], throw
     line = sign.event.line if sign.event is not None else 0
     if any(0 <= line - above <= _NEAR for above in thrown.get(sign.ref.source, ())):
         return False
-    if sign.event is not None and not isinstance(sign.event, NativeCrash) and not _output_at_hand(case, sign.rank):
+    by_code_alone = sign.event is not None and not isinstance(sign.event, NativeCrash)
+    if by_code_alone and (deaths.after_a_timeout(case, sign) or not _output_at_hand(case, sign.rank)):
         return False
     return not any(e.rank in (None, sign.rank) or sign.rank is None for e in case.events(*_EXPLAINED))
 

@@ -10,7 +10,8 @@ file systems locks outlive their owners.
 ## How it decides
 The text of the message, in the form of each version. A lock that was there when an extension was to be built
 does not count where the extension was loaded later. Where the last that several processes tell is that extensions are
-looked for, and nobody builds or loads one afterwards, all wait for a lock that nobody holds; nobody is named. A file
+looked for, and nobody builds or loads one afterwards, all wait for a lock that nobody holds; nobody is named, unless
+other hosts looked for the same and went on. A file
 store is blamed where the ranks meet in a file (`init_method="file://…"`) and Gloo is refused at an address that it
 found there. Lines after which training went on for many steps are not counted. Of several messages the earliest names
 who is meant; a rank that only lost its peer is never named.
@@ -100,7 +101,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not told and (sought := _never_loaded(case)):
         message = "The ranks wait for extensions that nobody builds or loads: a lock may be left behind. {what}."
         finding = building.tell_of(case, _WAITING, message, sought, Grade.HINTS)
-        return [replace(finding, subject=Subject(), victims=())]
+        return [_of_some(case, replace(finding, subject=Subject(), victims=()), sought)]
     tell = "{who} waits for a lock that an earlier run may have left behind: {what}."
     return building.judged(case, _CLAIM, tell, found=speaking if told else ())
 
@@ -114,14 +115,29 @@ def _behind(later: Seen, seen: Seen) -> bool:
     return later.sign.ref.source == seen.sign.ref.source and later.event.line > seen.event.line
 
 
+def _of_some(case: Case, finding: Finding, sought: list[Seen]) -> Finding:
+    """The finding about the hosts that wait, where the others looked for the same and have gone on."""
+    waiting = {s.sign.ref.source for s in sought}
+    others = {s.sign.ref.source for s in known_messages.seen(case, _SOUGHT)} - waiting
+    hosts = {s.sign.host for s in sought}
+    if not others or None in hosts:
+        return finding
+    there = tuple(sorted(host for host in hosts if host))
+    ranks = tuple(sorted({rank for host in there for rank in case.people.ranks_on(host)}))
+    where = f"On {', '.join(there)} alone extensions are looked for that nobody builds or loads there"
+    message = f"{where}: a lock may be left behind. {building.words(sought[0])}."
+    return replace(finding, grade=Grade.SUPPORTS, message=message, subject=Subject(ranks=ranks, hosts=there))
+
+
 def _never_loaded(case: Case) -> list[Seen]:
-    """The last words of every output that speaks of extensions, where all end there."""
+    """The last words of the outputs that speak of extensions and end there."""
     sought = known_messages.seen(case, _SOUGHT)
-    last = {s.sign.ref.source: s for s in sought}
+    last = {s.sign.ref.source: s.event.line for s in sought}
     ends = [(s.ref.source, s.line) for s in case.sightings if signatures()[s.signature].role in ("root", "activity")]
     ends += [(e.ref.source, e.line) for e in case.events(Traceback, GroupInit, CommInit)]
     ends += [(p.source, int(p.line[-1])) for p in case.progress if len(p)]
-    if any(line > last[source].event.line for source, line in ends if source in last):
-        return []
-    waiting = [s for s in sought if not _went_on(case, s)]
+    over = {source for source, line in ends if line > last.get(source, line)}
+    waiting = [s for s in sought if s.sign.ref.source not in over and not _went_on(case, s)]
+    if len({s.sign.ref.source for s in sought}) > 1 and not all(_went_on(case, s) for s in sought if s not in waiting):
+        return []  # some of the others ended for another reason
     return waiting if len(waiting) > 1 or known_messages.stands_still(case) else []

@@ -156,7 +156,14 @@ def _told_by_mpi(death: Death) -> bool:
 
 def _timed_out(case: Case, death: Death) -> bool:
     """Whether the rank was taken down by its own watchdog after it had waited for others."""
-    return death.sign.rank is not None and any(e.rank == death.sign.rank for e in case.events(*TIMED_OUT))
+    waited = death.sign.rank is not None and any(e.rank == death.sign.rank for e in case.events(*TIMED_OUT))
+    return waited or (death.signal == ABORT and after_a_timeout(case, death.sign))
+
+
+def after_a_timeout(case: Case, sign: Statement) -> bool:
+    """Whether watchdogs had given up by then: they abort every rank of the job."""
+    gave_up = [e.time_ns for e in case.events(WatchdogTimeout) if e.time_ns is not None]
+    return sign.time_ns is not None and bool(gave_up) and sign.time_ns >= min(gave_up)
 
 
 def first_to_end(case: Case) -> Death | None:

@@ -80,7 +80,7 @@ def slow(values: Iterable[RankValues], hosts: Mapping[int, str]) -> list[Outlier
 def _outlier(by_member: Mapping[Member, Sequence[_Told]], hosts: Mapping[int, str], apart: float) -> Outlier | None:
     first = next(iter(by_member.values()))[0].cell
     medians = _medians(by_member)
-    odd = _odd(medians, first.quantity, hosts, apart)
+    odd = _odd(medians, first.quantity, hosts, apart) or _odd_host(medians, first.quantity, hosts)
     if not odd:
         return None
     rest = [member for member in medians if member not in odd]
@@ -133,6 +133,28 @@ def _odd(
     return tuple(odd) if abs(nearest - typical) > _CLEAR * spread or quantity == "wait" else ()
 
 
+def _odd_host(medians: Mapping[Member, float], quantity: Quantity, hosts: Mapping[int, str]) -> tuple[Member, ...]:
+    """The members of the one host of which all are slower by far than all others: of two hosts each has half of them,
+    and nobody is typical."""
+    if quantity not in ("data", "work", "step"):
+        return ()
+    by_host: dict[str, list[Member]] = defaultdict(list)
+    for member in medians:
+        host = member.host or (hosts.get(member.ranks[0]) if member.ranks else None)
+        if host is None:
+            return ()
+        by_host[host].append(member)
+    if len(by_host) < 2 or min(map(len, by_host.values())) < 2:
+        return ()
+    ordered = sorted(by_host.values(), key=lambda members: min(medians[m] for m in members))
+    slowest, rest = ordered[-1], [medians[m] for members in ordered[:-1] for m in members]
+    nearest, typical = min(medians[m] for m in slowest), max(median(rest), _SHORTEST_MS)
+    far = nearest > _APART_LATELY * typical and nearest - typical > _CLEAR * max(
+        max(rest) - min(rest), _NOISE * typical
+    )
+    return tuple(slowest) if far else ()
+
+
 def _one_host(odd: Sequence[Member], all_of: Iterable[Member], hosts: Mapping[int, str]) -> bool:
     """Whether these are the members of one host, and no others are on it."""
 
@@ -174,13 +196,15 @@ def _split(cells: Sequence[_Told]) -> Split | None:
 
 
 def _by_name(values: Iterable[RankValues]) -> list[list[_Told]]:
-    """Cells of one name, by file; files of one rank each are taken together."""
+    """Cells of one name, by file; files of which each is about ranks of its own are taken together."""
     piles: dict[tuple[str, str], list[_Told]] = defaultdict(list)
-    for record in values:
-        told = [cell for cell in record.cells if cell.member != Member()]  # else of a rank that nothing names
-        alone = len({cell.member for cell in told}) == 1
-        for cell in told:
-            piles["" if alone else record.source, cell.name].append(_Told(record.source, cell))
+    records = [(record, {cell.member for cell in record.cells} - {Member()}) for record in values]
+    several = Counter(member for _, members in records for member in members)
+    for record, members in records:
+        apart = len(members) == 1 or all(several[member] == 1 for member in members)
+        for cell in record.cells:
+            if cell.member != Member():  # else of a rank that nothing names
+                piles["" if apart else record.source, cell.name].append(_Told(record.source, cell))
     return list(piles.values())
 
 
