@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _HEADING = re.compile(
-    r"(?P<prefix>(?:\[[^\]]{1,40}\]|[\w./-]{1,40}:)?\s*\|?\s*)"
+    r"(?P<prefix>(?:\[[^\]]{1,40}\]|[\w./-]{1,40}:)?[\s|]{0,16})"
     r"(?P<head>(?:host(?:_?name)?|node(?:_?name)?|machine|server|pod)\b(?![=:]).*)",
     re.IGNORECASE,
 )

@@ -41,7 +41,10 @@ _SHAPE = 120
 _SETTING = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=\S{1,200}")
 _OF_RANKS = re.compile(r"(?i)rank|gpu|cuda|attempt|step|epoch|std(?:out|err)")
 """What has a number and is no host."""
-_PROCESS = re.compile(r"[\w.-]+:\d+:\d+ (?:\[-?\d+\] )?(?:[\w/]+\.cc:\d+ )?(?:NCCL (?:INFO|WARN) )?")
+_PROCESS = re.compile(
+    r"(?<![\w.-])[\w.-]{1,64}:\d{1,10}:\d{1,10} (?:\[-?\d{1,4}\] )?(?:[\w/]{1,40}\.cc:\d{1,6} )?"
+    r"(?:NCCL (?:INFO|WARN) )?"
+)
 _ABOUT_NOTHING = re.compile(r"\W+|\[[^\]]*\]|INFO|WARN(?:ING)?|ERROR|DEBUG|\d\d-\d\d")
 """Separators, the rank, the level."""
 _TOPIC = (2, 3, 4, 5)
