@@ -67,6 +67,7 @@ def judged(folder: Path) -> Diagnosis:
         ("each_owes_its_half", "COLL131", "p2p-deadlock", (0, 4)),
         ("exception_in_exit", "COLL103", "rank-exception", (3,)),
         ("joins_a_process", "COLL112", "teardown-hang", (0,)),
+        ("partner_of_another_round", "COLL132", "p2p-unmatched", (3,)),
     ],
 )
 def test_who_is_behind_it(name, code, cause, ranks):

@@ -181,3 +181,18 @@ def test_a_file_server_that_answers_again_holds_nobody_up(tmp_path, kernel, stal
     verdict = judged(tmp_path, *began, *kernel, *late)
     assert (verdict.cause == "storage-stall") == stalled
     assert not stalled or (verdict.culprits.ranks, verdict.culprits.hosts) == ((6,), ("gn-2",))
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ('msg="epoch done" epoch=0 batches=31', "uneven-inputs"),
+        ('msg="saving checkpoint" shard=5', "conditional-collective"),  # it is in a call: it was not stuck there
+    ],
+)
+def test_why_a_rank_is_in_another_call(tmp_path, line, cause):
+    said = [f"ts=2025-11-21T14:20:2{rank}Z level=info rank={rank} msg=prefetch queue=30/32" for rank in range(WORLD)]
+    odd = timeouts(late=-1)[5].replace("ALLREDUCE", "ALLGATHER")
+    own = f"ts=2025-11-21T14:21:09Z level=info rank=5 {line}"
+    verdict = judged(tmp_path, *said, own, *timeouts(late=5), odd)
+    assert (verdict.cause, verdict.culprits.ranks) == (cause, (5,))

@@ -95,7 +95,12 @@ _CUT_JSON = re.compile(r'\{"(?:log|message|msg|text)" ?: ?"(.{20,}?)(?:(?<!\\)",
 _WORDS = ("log", "message", "msg", "text", "line", "textPayload", "MESSAGE", "body")
 _HOSTS = ("host", "hostname", "node", "pod", "pod_name", "_HOSTNAME")
 _TIMES = ("time", "ts", "timestamp", "@timestamp")
+_LOGFMT = ("ts=", "t=", "time=", "timestamp=", "level=", "lvl=")
+"""How lines of `key=value` loggers begin."""
+_PAIR = re.compile(r"([A-Za-z_@][\w.@-]{0,40})=(\"(?:[^\"\\]|\\.){0,4000}\"|[^\s\"]{0,400})(?:\s{1,4}|$)")
+_PAIRS_OF_NOBODY = frozenset((*_TIMES, "t", "level", "lvl", "logger", "caller", *_HOSTS, "rank", "global_rank", "pid"))
 _SENTENCE, _EDGE = 24, 1 << 16
+_LEAST_PAIRS, _DIGITS = 3, 8
 _HEARD = 64
 """Lines remembered: those of a small file, and those that follow each other in a large one."""
 # Exports of log stores: time, pod, stream, "words"; and the time of day alone.
@@ -219,6 +224,8 @@ def _peeled(line: bytes, clock: Clock) -> Voice:
         voice.text = voice.text[1:]
     if voice.text.startswith("{"):
         _unwrap_json(voice, clock)
+    elif voice.text.startswith(_LOGFMT):
+        _unwrap_logfmt(voice, clock)
     elif clock.prefix is not None:
         if _stamped(voice.text):
             _peel_when(voice, clock)
@@ -410,3 +417,25 @@ def _unwrap_json(voice: Voice, clock: Clock) -> None:
         if stamp:
             _peel_when(voice, clock)
         voice.text = strip_ansi(words.rstrip("\r\n").partition("\n")[0])
+
+
+def _unwrap_logfmt(voice: Voice, clock: Clock) -> None:
+    """The same of `ts=… level=info rank=3 msg="…" step=7`: the words, and the pairs that say neither who nor when."""
+    pairs: dict[str, str] = {}
+    rest, at = [], 0
+    while match := _PAIR.match(voice.text, at):
+        at = match.end()
+        value = match[2][1:-1].replace('\\"', '"') if match[2].startswith('"') else match[2]
+        pairs.setdefault(match[1], value)
+        if match[1] not in _PAIRS_OF_NOBODY:
+            rest.append(value if match[1] in _WORDS else match[0].strip())
+    if at < len(voice.text) or len(pairs) < _LEAST_PAIRS:
+        return
+    rank, pid = pairs.get("rank", pairs.get("global_rank", "")), pairs.get("pid", "")
+    voice.rank = int(rank) if rank.isdecimal() and len(rank) < _DIGITS else None
+    voice.pid = int(pid) if pid.isdecimal() and len(pid) < _DIGITS else None
+    voice.host = next((pairs[key] for key in _HOSTS if pairs.get(key)), None)
+    voice.text = next((pairs[key] for key in (*_TIMES, "t") if pairs.get(key)), "") + " "
+    if voice.text != " ":
+        _peel_when(voice, clock)
+    voice.text = " ".join(rest)

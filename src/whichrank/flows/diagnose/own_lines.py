@@ -21,7 +21,8 @@ from whichrank.timeline.collectives.reported_mismatches import mismatches
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state.known_messages import has_run
 
-_LATE = ("rank-stuck-in-user-code", "collective-order")
+_ANOTHER_CALL = "conditional-collective"
+_LATE = ("rank-stuck-in-user-code", "collective-order", _ANOTHER_CALL)
 """Besides the generic causes: they say that a rank went another way, not why."""
 _OF_LIBRARIES = re.compile(r"Traceback|NCCL INFO|\[[Rr]ank \d+\] ")
 """What torch and NCCL print on their own account."""
@@ -48,6 +49,8 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
     if behind is not None:
         suspects = set(behind[0])
     found = [line for rank in sorted(suspects) for line in _of(rank, case, spoken, suspects)]
+    if verdict.cause == _ANOTHER_CALL:  # it is in a call: only that its loop had ended says why
+        return [line for line in found if line.cause == "uneven-inputs"]
     if behind is not None and not found:
         missing = activity_in(behind[1].text) or verdict.cause
         found = [replace(_quoted(case, rank, behind[1], missing), missing=True) for rank in behind[0]]

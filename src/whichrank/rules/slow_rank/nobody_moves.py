@@ -33,6 +33,7 @@ from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotE
 from whichrank.records.events.collectives import StoodStill
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.point_to_point import all_in_messages
 from whichrank.timeline.job_state.activity import Doing
 
 CODE = "SLOW109"
@@ -50,7 +51,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     stood = {event.rank: event for event in case.events(StoodStill) if event.rank is not None}
     if not stood:
         return NotEvaluated("how long the ranks have stood (whichrank run)")
-    if not case.all_stand or case.troubles or len(stood) < 2:
+    if not case.all_stand or case.troubles or len(stood) < 2 or all_in_messages(case):
         return []
     places = Counter(event.place for event in stood.values())
     usual = places.most_common(1)[0][0]

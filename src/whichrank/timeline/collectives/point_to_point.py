@@ -132,6 +132,22 @@ def all_in_messages(case: Case) -> tuple[int, ...]:
     )
 
 
+def odd_partner(case: Case) -> int | None:
+    """Of ranks that exchange in pairs: the one whose partner has finished this round with somebody else, while another
+    rank of the round waits for it."""
+    ranks = all_in_messages(case)
+    posted = {e.rank: e for e in case.events(InOperation) if e.op in MESSAGES and e.step is not None}
+    peers = {rank: _peers(posted[rank]) for rank in ranks if rank in posted}
+    if not ranks or peers.keys() != set(ranks) or any(len(peers[rank]) != 1 for rank in ranks):
+        return None
+    partner = {rank: next(iter(peers[rank])) for rank in ranks}
+    steps = {rank: posted[rank].step or 0 for rank in ranks}
+    behind = [rank for rank in ranks if steps[rank] == min(steps.values())]
+    alone = {rank for rank in behind if steps.get(partner[rank], 0) > steps[rank]}
+    missed = alone & {partner[rank] for rank in behind if rank not in alone}
+    return missed.pop() if len(missed) == 1 else None
+
+
 def _waits(case: Case) -> dict[int, int]:
     """Who waits for a message of whom (or for its receipt); empty while the job goes on."""
     if case.goes_on:

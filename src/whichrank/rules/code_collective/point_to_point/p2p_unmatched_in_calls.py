@@ -61,7 +61,15 @@ def _nobody_matches(case: Case, ranks: tuple[int, ...]) -> Finding:
         f"{f' at {place}' if place else ''}: nobody posts the half that another waits for."
     )
     other = Alternative("p2p-deadlock", "the halves may be posted in an order in which each waits for the other")
-    return _found(case, (ranks[0], ranks[1]), Subject(candidates=ranks), message, Grade.HINTS, (), other)
+    odd = point_to_point.odd_partner(case)
+    if odd is None:
+        return _found(case, (ranks[0], ranks[1]), Subject(candidates=ranks), message, Grade.HINTS, (), other)
+    waiting = tuple(rank for rank in ranks if rank != odd)
+    message = (
+        f"{wording.ranks_text(ranks).capitalize()} all wait for messages: {wording.who(case, odd)} waits for a rank "
+        "that has finished this round with another, and the rank that should be its partner waits for it."
+    )
+    return _found(case, (odd, waiting[0]), Subject(ranks=(odd,)), message, Grade.SUPPORTS, waiting, other)
 
 
 def _left(case: Case, trouble: Trouble) -> Finding:
