@@ -60,7 +60,7 @@ def judged(folder: Path) -> Diagnosis:
         ("callback_of_one_rank", "COLL101", "conditional-collective", (0,)),
         ("kept_by_a_thread", "COLL112", "teardown-hang", (0,)),
         ("fullest_first", "COLL104", "collective-order", (3,)),
-        ("metric_of_one_rank", "COLL101", "conditional-collective", (0,)),
+        ("metric_of_one_rank", "COLL101", "rank0-only-collective", (0,)),
         ("two_circles", "COLL131", "p2p-deadlock", (0, 1, 2, 3)),
         ("lock_of_a_thread", "COLL105", "process-group-order", (1,)),
         ("joins_a_thread", "COLL112", "teardown-hang", (3,)),
@@ -68,6 +68,8 @@ def judged(folder: Path) -> Diagnosis:
         ("exception_in_exit", "COLL103", "rank-exception", (3,)),
         ("joins_a_process", "COLL112", "teardown-hang", (0,)),
         ("partner_of_another_round", "COLL132", "p2p-unmatched", (3,)),
+        ("both_send_in_a_schedule", "COLL131", "p2p-deadlock", (2, 3)),
+        ("best_of_one_rank", "COLL101", "rank0-only-collective", (0,)),
     ],
 )
 def test_who_is_behind_it(name, code, cause, ranks):

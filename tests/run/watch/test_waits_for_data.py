@@ -56,6 +56,16 @@ def test_data_that_becomes_slow(seed: int) -> None:
     assert "12 while they waited for data" in diagnosis.verdict.summary
 
 
+@pytest.mark.parametrize(("pace", "explained"), [(3, True), (2.7, True), (1.5, False)])
+def test_who_is_the_last_to_have_its_data_is_no_straggler(pace: float, explained: bool) -> None:
+    job = Job()
+    job.run(10, 12, *[0.05] * 4)
+    assert not job.found.explains_the_pace
+    job.run(20, 3, *[0.8] * 4)
+    job.run(20, pace, 0.8, 0.2, 0.2, 0.2)  # the others wait for it in a collective
+    assert job.found.explains_the_pace is explained
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_job_that_was_always_like_that(seed: int) -> None:
     assert Job(seed=seed).run(120, 3, *[0.8] * 4) == []

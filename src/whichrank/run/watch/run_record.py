@@ -191,7 +191,7 @@ class RunRecord:
         found, waits = self.stragglers.observe(now_s, ranks), self.data_waits.observe(now_s, ranks)
         if self.alarm.level != "calm" or self.diagnosis is not None:
             return
-        if found is not None:
+        if found is not None and not self.data_waits.explains_the_pace:
             self.straggled[found.rank] = found
             if found.rank not in self._told_slow:
                 self._told_slow.add(found.rank)
@@ -209,7 +209,8 @@ class RunRecord:
     def report_slowness(self) -> None:
         """The last word on a job that ended while nothing worse was found: what made it slow."""
         slowest = max(self.straggled.values(), key=lambda each: each.lost * each.seconds, default=None)
-        slowest = slowest or self.stragglers.at_the_end()
+        if slowest is None and not self.data_waits.explains_the_pace:
+            slowest = self.stragglers.at_the_end()
         found = slowest or self.waited_for_data
         if found is None or self.diagnosis is not None:
             return

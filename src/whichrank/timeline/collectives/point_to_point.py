@@ -116,7 +116,7 @@ def circles(case: Case) -> list[Circle]:
         if rank in path:
             members = path[path.index(rank) :]
             past = _past(case, members)
-            lost = past is None and _of_two_kinds(case, members)
+            lost = past is None and _of_two_kinds(case, members) and not _come_round_to_receive(case, members)
             found.append(Circle(tuple(members), past, _others(case, members), lost))
         settled.update(path)
     return [circle for circle in found if not _they_match(case, circle)]
@@ -234,6 +234,8 @@ def _past(case: Case, members: list[int]) -> int | None:
         # A rank cannot end a step whose messages are due. With several optimizers one step counts as many.
         ahead = mine - theirs
         order = order if ahead == 0 else ahead if abs(ahead) == 1 and _same_function(*paths) else 0
+        if ahead == 0 and _in_rounds_of_a_step(case.outline, *paths):
+            return None
     elif _comes_round(case, *paths):
         return None
     return None if order == 0 else one if order > 0 else other
@@ -311,6 +313,26 @@ def _comes_round(case: Case, mine: list[Frame], theirs: list[Frame]) -> bool:
         if any(loop.holds(a.line) and loop.holds(b.line) for loop in case.outline.loops.get(a.file, ())):
             return True
     return False
+
+
+def _come_round_to_receive(case: Case, members: list[int]) -> bool:
+    """Whether both send in one loop, further on in whose rounds they receive: then each waits for the other's half."""
+    if not set(members) <= set(case.stacks) or not all(sitting(case)[rank].op in SENDS for rank in members):
+        return False
+    return _in_rounds_of_a_step(case.outline, *(_path(case.stacks[rank]) for rank in members))
+
+
+def _in_rounds_of_a_step(lines: Outline, mine: list[Frame], theirs: list[Frame]) -> bool:
+    """Whether they part in a loop that a round of an outer loop calls: steps don't count its rounds."""
+    parting = _parting(mine, theirs)
+    if parting is None or (parting[0].file, parting[0].function) != (parting[1].file, parting[1].function):
+        return False
+    a, b = parting
+    outer = mine[: mine.index(a)]
+    called = any(loop.holds(frame.line) for frame in outer for loop in lines.loops.get(frame.file, ()))
+    span = lines.function_of(a.file, a.line)
+    inner = [loop for loop in lines.loops.get(a.file, ()) if span is not None and span[0] <= loop.first]
+    return called and any(loop.holds(a.line) and loop.holds(b.line) for loop in inner)
 
 
 def _of_two_kinds(case: Case, members: list[int]) -> bool:

@@ -55,6 +55,7 @@ _IN_HOST_CODE = ("rank-stuck-in-user-code", "it may be blocked in host code")
 _OTHER_WAY = ("conditional-collective", "it may wait in a call that the others don't make")
 _NO_BATCH = ("rank-stuck-in-data-loading", "it may wait for its next batch")
 _SAVES = ("rank-stuck-in-checkpoint", "it may save a checkpoint that the others don't wait for")
+_GONE = ("rank-killed", "its process may be gone")
 _FAILED = ("rank-exception", "it may have ended with an error, which its own output tells")
 
 
@@ -156,13 +157,15 @@ def _alternatives(case: Case, trouble: Trouble) -> tuple[Alternative, ...]:
     if trouble.shape == "undecided" and not trouble.candidates:
         offers = [("collective-stalled", "all may have come, and the network or a GPU does not answer")]
     elif trouble.shape in ("lost", "undecided"):
-        gone, frozen = ("rank-killed", "its process may be gone"), ("rank-frozen", "a stopped process writes no dump")
+        frozen = ("rank-frozen", "a stopped process writes no dump")
         if trouble.meeting.finished:  # it has come, and its GPU does not go on: its code does not do that
-            offers = [frozen, gone]
+            offers = [frozen, _GONE]
         elif case.stacks.keys() >= set(trouble.ranks):  # its process is there
             offers = [_OTHER_WAY, _IN_HOST_CODE, frozen]
         else:
-            offers = [_FAILED, gone, frozen]
+            offers = [_FAILED, _GONE, frozen]
+    elif not case.has_dumps and not case.stacks:  # nothing says that it lives
+        offers = [_FAILED, _IN_HOST_CODE, _GONE]
     elif len(trouble.ranks) > 1:
         # Gloo records no messages, and NCCL not the first one of a pair.
         unrecorded = ("p2p-deadlock", "a send or recv that is not recorded may hold them")

@@ -11,7 +11,8 @@ exception that is caught on one rank, or different module sequences on different
 ## How it decides
 Operations are matched by group and sequence number. The odd ranks are those in the minority; where there is
 no majority, sibling groups of the same kind and the ranks' own earlier steps decide. An operation counts as
-skipped when the odd rank's next operations are the ones that follow it on the others' path.
+skipped when the odd rank's next operations are the ones that follow it on the others' path. Where the odd rank comes
+to its call by a condition on the rank, it is told as a collective of one rank.
 
 ## Example
 Ranks 0, 1 and 3 wait in `all_reduce #5` at `train.py:25`; rank 2 went on to `all_gather #4` at `train.py:30`.
@@ -28,14 +29,16 @@ is listed as an alternative.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NotEvaluated, Subject
+from whichrank.records.stack import is_user_frame
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.lineup import Lineup
-from whichrank.timeline.collectives.troubles.loops import may_have_left
+from whichrank.timeline.collectives.troubles.loops import Script, may_have_left
 from whichrank.timeline.collectives.troubles.trouble import Trouble, calls_alone
 
 CODE = "COLL101"
 CAUSE = "conditional-collective"
+_OF_ONE_RANK = "rank0-only-collective"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -74,9 +77,12 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         others = (Alternative("rank0-only-collective", "the operation may stand under a condition on the rank"),)
         if not case.outline.loops and may_have_left(lineup, trouble):
             others += (Alternative("uneven-inputs", "it may have run out of data and left its loop"),)
+    cause = CAUSE
+    if trouble.ranks and len(trouble.ranks) == 1 and _asks_for_the_rank(case, trouble):
+        cause, others = _OF_ONE_RANK, (Alternative(CAUSE, "the others may have left it out"), *others)
     return Finding(
         code=CODE,
-        cause=CAUSE,
+        cause=cause,
         category="hang" if trouble.hangs else "corruption",
         severity="error",
         grade=trouble.graded(Grade.SUPPORTS),
@@ -103,6 +109,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             ),
         ),
     )
+
+
+def _asks_for_the_rank(case: Case, trouble: Trouble) -> bool:
+    """Whether the one rank came to its call by a condition on the rank."""
+    if trouble.acted is None:
+        return False
+    frames = [frame for frame in wording.lineup_of(case).call_of(trouble.acted).stack if is_user_frame(frame)]
+    return Script(case.outline).for_some_ranks(frames[:-1])  # the script itself stands under `if __name__ == …`
 
 
 def _sides(lineup: Lineup, trouble: Trouble) -> str:

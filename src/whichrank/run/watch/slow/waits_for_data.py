@@ -20,6 +20,8 @@ STEPS, FEWEST = 10, 2
 """Steps of the best span, and of every slow one: with less it does something else, or starts."""
 SLOWER = 0.6
 """Times the best pace: it must be slower than this."""
+AS_FAST = 0.8
+"""Times the pace of a job of which all ranks wait for data: with less, something else slows it down as well."""
 MOST, EACH = 0.5, 0.35
 """Shares of the time in which the ranks, and each of them, load data now."""
 BEFORE = 0.25
@@ -63,6 +65,8 @@ class DataWaits:
     """Feed it with looks; `now` is what is slow at present."""
 
     now: WaitsForData | None = None
+    first: WaitsForData | None = None
+    """What was slow when that was first seen."""
     _best: _Span | None = None
     _latest: deque[_Span] = field(default_factory=lambda: deque(maxlen=LATEST))
     _began: float = 0.0
@@ -97,6 +101,15 @@ class DataWaits:
         if span.share <= BEFORE and span.steps >= STEPS and (self._best is None or span.pace > self._best.pace):
             self._best = span
         self.now = self._judge(ranks)
+        self.first = self.first or self.now
+
+    @property
+    def explains_the_pace(self) -> bool:
+        """Whether the job is about as fast as when all ranks were first seen to wait for data: then whoever is the last
+        of them is no straggler."""
+        spans = self._latest
+        pace = sum(span.pace for span in spans) / len(spans) if spans else 0.0
+        return self.first is not None and pace >= AS_FAST * self.first.pace
 
     def _span(self, seconds: float, steps: dict[int, tuple[tuple[int, bool], int]]) -> _Span | None:
         if steps.keys() != self._steps.keys() or any(self._steps[rank][0] != steps[rank][0] for rank in steps):
