@@ -69,6 +69,7 @@ def judged(folder: Path) -> Diagnosis:
         ("joins_a_process", "COLL112", "teardown-hang", (0,)),
         ("partner_of_another_round", "COLL132", "p2p-unmatched", (3,)),
         ("both_send_in_a_schedule", "COLL131", "p2p-deadlock", (2, 3)),
+        ("root_of_a_local_average", "COLL133", "root-mismatch", (3,)),
         ("best_of_one_rank", "COLL101", "rank0-only-collective", (0,)),
     ],
 )

@@ -10,7 +10,8 @@ A root computed from a local value, the rank within a group taken for the global
 ## How it decides
 Processes under `whichrank run` say which root they gave; the dumps say which of them are in the same operation of the
 same group. The minority is the culprit; where there is none, ranks that wait at the same line in another turn of its
-loop are counted too. Without a majority nobody is named.
+loop are counted too. A root of a reduce or gather that has finished without the others did not take itself for it:
+those who name it are the odd ones. Else, without a majority, nobody is named.
 
 ## Example
 Ranks 0, 1 and 3 are in `broadcast from 0`, rank 2 is in `broadcast from 2`; all are in #26 of default_pg.
@@ -32,6 +33,9 @@ from whichrank.timeline.collectives.reported_mismatches import minority
 CODE = "COLL133"
 CAUSE = "root-mismatch"
 
+_COLLECTING = ("reduce", "gather")
+"""What ends on its root only with the parts of all others."""
+
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     said = {e.rank: e for e in case.events(InOperation) if e.rank is not None and e.op not in MESSAGES}
@@ -43,8 +47,19 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         told = {rank: said[rank] for rank in sorted(meeting.pending) if rank in said}
         roots = {rank: f"{event.peer}" for rank, event in told.items()}
         if not meeting.p2p and not meeting.disagrees and len(set(roots.values())) > 1:
-            return [_finding(case, meeting, told, roots, minority(roots) or _outvoted(case, said, roots))]
+            odd = minority(roots) or _outvoted(case, said, roots) or _at_no_root(case, meeting, roots)
+            return [_finding(case, meeting, told, roots, odd)]
     return []
+
+
+def _at_no_root(case: Case, meeting: Meeting, roots: dict[int, str]) -> tuple[int, ...]:
+    """Those who send to a root that has finished without the part of the others: it did not take itself for the root."""
+    row = meeting.joined[min(meeting.joined)]
+    if wording.lineup_of(case).call_of(row).op.rpartition(":")[2] not in _COLLECTING:
+        return ()
+    gone = {f"{rank}" for rank in meeting.joined if rank not in meeting.pending}
+    odd = tuple(rank for rank, root in roots.items() if root in gone)
+    return odd if len(odd) < len(roots) else ()
 
 
 def _outvoted(case: Case, said: dict[int, InOperation], roots: dict[int, str]) -> tuple[int, ...]:
@@ -77,6 +92,6 @@ def _finding(
         ),
         message=f"Ranks name different roots in {wording.step(lineup, row)}: {words}.",
         evidence=(*(told[rank].ref for rank in shown[:4]), wording.proof(lineup, row)),
-        victims=tuple(rank for rank in sorted(meeting.joined) if rank not in odd),
+        victims=tuple(rank for rank in sorted(meeting.joined) if rank not in (odd or roots)),
         fix=fix(CAUSE),
     )
