@@ -53,7 +53,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _at_no_root(case: Case, meeting: Meeting, roots: dict[int, str]) -> tuple[int, ...]:
-    """Those who send to a root that has finished without the part of the others: it did not take itself for the root."""
+    """Those who send to a root that has finished without the others: it did not take itself for the root."""
     row = meeting.joined[min(meeting.joined)]
     if wording.lineup_of(case).call_of(row).op.rpartition(":")[2] not in _COLLECTING:
         return ()
