@@ -21,6 +21,7 @@ from whichrank.timeline.job_state.statements import Statement
 
 _TROUBLE = re.compile(
     r"(?i:time-?d? ?-?out|\bhang|\bhung|stuck|freez|stall|expire|exception|error|fail|crash|killed|abort)"
+    r"|超时|报错|卡住|卡死|卡在|挂起|崩溃|タイムアウト|ハング|エラー"
 )
 """A slow save or evaluation is told of good runs too."""
 _RAISED = ("frame-main-process-first", "bar-to-the-limit")

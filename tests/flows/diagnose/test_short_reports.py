@@ -51,6 +51,16 @@ def test_a_line_of_output_without_a_fence_counts(tmp_path):
         ("The job crashes: we get a too many files open error after several epochs.", "fd-limit"),
         ("The training hangs when I call the method only in process 0.", "rank0-only-collective"),
         ("Multi-node training is slow: the image does not include the aws-ofi-nccl plugin.", "efa-provider-missing"),
+        ("Training is stuck at its end, in dist.barrier().", "collective-desync"),
+        (
+            "The job hangs: a rank that hits EOS returns from generation, the others enter another step.",
+            "conditional-collective",
+        ),
+        ("Training is slow: the data loader is very slow.", "input-bound"),
+        ("多卡训练报 timeout 错误：分词这一步要花很长时间，跑到 30 分钟就一定报错。", "rank-stuck-in-preprocessing"),
+        ("It hangs in NCCL, ranks have data of unequal length.", "uneven-inputs"),
+        ("The buffers on the 2 ranks are not in fact in sync, the loss is wrong.", "replica-divergence"),
+        ("With `save_checkpoint` under main_process it hangs at the saving stage.", "rank0-only-collective"),
         ("Ranks 5-7 crash:\n```text\nRuntimeError: batch size must be positive\n```", "rank-exception"),
     ],
 )
@@ -61,3 +71,25 @@ def test_a_few_words(tmp_path, said, cause):
 def test_a_runtime_error_about_communication_is_an_echo(tmp_path):
     said = "Rank 3 crashes:\n```text\nRuntimeError: Rank 3 lost its connection to the store\n```\n"
     assert verdict(tmp_path, said).cause != "rank-exception"
+
+
+MISSED = "FileNotFoundError: [Errno 2] No such file or directory: '{}/pack/ready.tmp'\n"
+
+
+@pytest.mark.parametrize(
+    ("folder", "where", "cause"),
+    [
+        ("/tmp", "multi-node training", "cache-not-shared"),
+        ("/tmp", "一个节点", "rank-exception"),
+        ("/lustre/a", "multi-node training", "rank-exception"),
+    ],
+)
+def test_a_file_in_a_folder_that_every_host_has_for_itself(tmp_path, folder, where, cause):
+    said = f"It fails with {where} and this error:\n\n{MISSED.format(folder)}"
+    assert verdict(tmp_path, said).cause == cause
+
+
+def test_a_title_that_cites_a_message_says_that_it_hangs(tmp_path):
+    title = '# At validation "Some NCCL operations have failed or timed out. Due to the asynchronous nature"\n'
+    found = verdict(tmp_path, title + "\nThat is after each epoch, I use 4 GPUs.\n")
+    assert (found.category, found.cause) == ("hang", "rank-stuck-in-evaluation")

@@ -169,8 +169,9 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\bdiverg\w{1,4}\b",
         r"\binstead of \[",
         r"\b(?:zeros|garbage) instead\b",
-        r"\b(?:gradients?|weights|parameters|replicas|models?)\b[^.\n]{0,40}"
-        r"\b(?:(?:not|never|un) ?-?(?:\w{1,10} )?(?:synchroni[sz]ed|synced|averaged|all-?reduced)|out of sync)\b",
+        r"\b(?:gradients?|weights|parameters|replicas|models?|buffers?)\b[^.\n]{0,60}"
+        r"\b(?:(?:not|never|un) ?-?(?:\w{1,10} )?(?:synchroni[sz]ed|synced|averaged|all-?reduced)|out of sync"
+        r"|not (?:\w{1,10} ){0,2}in sync)\b",
         r"\bno gradient (?:communication|synchroni[sz]ation|sync|averaging)\b",
     ),
 }
@@ -205,8 +206,8 @@ _MOST_SHAPES = 1 << 12
 _SOME = 30
 """A person who pastes a log writes at least one line in thirty."""
 _TITLE_LINES = 4
-_QUOTED = re.compile(r"`[^`\n]{1,200}`")
-"""What a person only cites: a function in whose name a message of a program may stand."""
+_QUOTED = re.compile(r"`[^`\n]{1,200}`|\"[^\"\n]{16,300}(?:\"|$)|“[^”\n]{16,300}(?:”|$)")
+"""What a person only cites: a function in whose name a message of a program may stand, or the message."""
 _OTHERS, _MOST_ITEMS = 3, 64
 _UNITS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
 _TIMES = re.compile(

@@ -212,6 +212,8 @@ def _by_its_last_line(case: Case) -> list[Finding]:
     """The type and the words of an exception, where the rest of it, and everything surer, is missing."""
     lines = [s for s in case.sightings if s.signature in _LAST_LINES]
     lines = [s for s in lines if not statements.survived_at(case, s.ref.source, s.line, s.rank)]
+    if missing_files.in_local_folder(case) is not None:
+        return []  # the folder is not shared
     told = any(exceptions.nature(event) in ("own", "known", "loss") for event in case.events(Traceback))
     if not lines or told or case.index.roots:
         return []

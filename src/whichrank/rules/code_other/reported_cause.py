@@ -28,7 +28,7 @@ from typing import cast
 
 from whichrank.facts.messages import REPORT, signatures
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Category, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Category, Finding, Grade, NotEvaluated, Subject
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -47,6 +47,22 @@ _NO_SENTENCE = re.compile(
     r"|^\w{1,60}=\S"
     r"|^\s{0,16}(?:if|elif|for|while|def|class|return|import|from|export|raise|assert|with|await)\b[^\n]{0,200}[:(=]"
 )
+_WAITS_IN = re.compile(
+    r"(?i:(?:hang\w{0,3}|hung|stuck|freez\w{1,3}|froze\w?|block\w{0,3}|wait\w{0,3}|dead-?lock\w{0,3})\b[^\n.]{0,30}"
+    r"\b(?:in|at|on|inside|during)\b[^\n.]{0,30}\b(?:\w{1,20}\.){0,2}"
+    r"(?:barrier|all_?-?reduce|all_?-?gather|broadcast|reduce_?-?scatter)\b)"
+)
+_DESYNC = Claim(
+    CODE,
+    "collective-desync",
+    fix=("Take the stacks of all ranks (whichrank stacks): they tell who is elsewhere.",),
+    category="hang",
+    alternatives=(
+        ("conditional-collective", "one of them may not call it"),
+        ("uneven-inputs", "one of them may have left its loop"),
+        ("collective-stalled", "all may have come, and the network or a GPU does not answer"),
+    ),
+)
 _WORDS = 3
 _MOST = 4
 _WHERE_SLOW = {"rank-stuck-in-data-loading": "input-bound"}
@@ -61,8 +77,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     for s in known_messages.seen(case, *names):
         if _is_sentence(s.sign.text) and s.signature.affirmed(s.sign.text):
             told.setdefault(s.signature.cause, []).append(s)
-    findings = [_finding(case, cause, seen) for cause, seen in told.items()]
+    findings = [_finding(case, cause, seen) for cause, seen in told.items()] or _in_a_collective(case)
     return sorted(findings, key=lambda f: -f.confidence)[:_MOST]
+
+
+def _in_a_collective(case: Case) -> list[Finding]:
+    """What is left where a person says in which collective it hangs: not all have come, or it does not end."""
+    hangs = [c for c in case.complaints if c.category == "hang" and _WAITS_IN.search(c.ref.quote)]
+    if not hangs or case.stacks or case.lineup is not None or case.log_events:
+        return []
+    sign = statements.Statement(hangs[0].ref.quote, hangs[0].ref)
+    message = f"It hangs in a collective, and nothing says why: {building.short(sign.text, 120)}."
+    return [building.about(building.found(case, _DESYNC, [sign], message, Grade.HINTS), Subject())]
 
 
 def _is_sentence(text: str) -> bool:

@@ -61,7 +61,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = [s for s in known_messages.of_cause(case, CAUSE) if s.signature.role == "root"]
     ranks = {s.sign.rank for s in told if s.sign.rank is not None}
     if not told:
-        return _of_one_path(case) or _of_a_checkpoint(case)
+        return _of_one_path(case) or _of_a_checkpoint(case) or _in_a_local_folder(case)
     if ranks and (0 in ranks or len(ranks) == case.world):
         return []
     sure = Grade.SUPPORTS if ranks else Grade.HINTS
@@ -85,6 +85,15 @@ def _of_a_checkpoint(case: Case) -> list[Finding]:
     claim = _CLAIM if outcome.failures(case) else _SPOILED
     finding = building.found(case, claim, signs, message, Grade.SUPPORTS, ranks)
     return [building.about(finding, Subject(ranks=ranks, hosts=tuple(sorted(without))))]
+
+
+def _in_a_local_folder(case: Case) -> list[Finding]:
+    found = missing_files.in_local_folder(case)
+    if found is None:
+        return []
+    path, sign = found
+    message = f"{path} is missed in a job of several hosts: its folder is local to each of them."
+    return [building.about(building.found(case, _CLAIM, [sign], message, Grade.HINTS), Subject())]
 
 
 def _of_one_path(case: Case) -> list[Finding]:

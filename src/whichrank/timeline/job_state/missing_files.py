@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _WORDS = "No such file or directory"
 _PATH = re.compile(rf"{_WORDS}: ['\"](/[^'\"]{{2,300}})['\"]")
+_LOCAL = re.compile(r"/(?:tmp|var/tmp|dev/shm|local|local_?scratch|mnt/(?:local|nvme)\w{0,12})/")
 _SEVERAL = 2
 
 
@@ -31,6 +32,16 @@ def not_shared(case: Case) -> tuple[str, dict[int, Statement]] | None:
         if len(signs) >= _SEVERAL and 0 not in signs and not beside:
             return path, signs
     return None
+
+
+def in_local_folder(case: Case) -> tuple[str, Statement] | None:
+    """A file that is missed in a folder which every host has for itself, in a job of several hosts, and who says so."""
+    told = statements.said(case, _WORDS)
+    told += statements.beside(told, [s.sign for s in known_messages.seen(case, "bare-exception")])
+    local = [(path, sign) for sign in told if sign.rank is None and _LOCAL.match(path := path_in(sign))]
+    several = case.shows_many_hosts or any(layout.nodes > 1 for layout in case.layouts)
+    several = several or bool(known_messages.seen(case, "told-several-hosts"))
+    return local[0] if local and several else None
 
 
 def path_in(sign: Statement) -> str:

@@ -298,7 +298,7 @@ class Listener:
             if any(begin < span[1] and span[0] < end for begin, end in taken):
                 continue
             taken.append(span)
-            printed |= signature.library != REPORT
+            printed |= signature.library != REPORT and not self._prose
             kept = self._keep(signature, voice, met.number, span, {k: v for k, v in found.groupdict().items() if v})
             kept.count += met.skipped
             said.append(kept)
