@@ -30,8 +30,8 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "gpu-thermal-or-power",
         re.compile(r"(?i)\b(?:throttl\w*|power[._ ](?:cap|limit|brake)|hw[_ ]slowdown|clocks?[._ ]sm)\b"),
     ),
-    ("slow-network", re.compile(r"\b\d+ ?[GM]b(?:/s(?:ec)?|ps|it/s)\b|\b[GM]b/s(?:ec)?\b")),
     ("pcie-degraded", re.compile(r"(?i)\bpcie\b|\blink width\b")),
+    ("slow-network", re.compile(r"\b\d+ ?[GM]b(?:/s(?:ec)?|ps|it/s)\b|\b[GM]b/s(?:ec)?\b")),
 )
 """Of several, the one nearest to what differs counts."""
 _FEW = 3

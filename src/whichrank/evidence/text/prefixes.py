@@ -31,7 +31,8 @@ _OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d|\[?20\d\d-\
 _BEHIND_LOGGER = re.compile(rf"{_LEVEL}\b[\w.:<>|/ -]{{0,100}}?\[rank[ _=:]?(\d{{1,6}})\]")
 # Behind time, host, logger and level: `gh01 trainer[rank0]: `, `[rank 3/16 @p5-a] `, `- root - INFO - [rank6] `.
 _HEAD_RANK = re.compile(
-    rf"(?:(?:\||{_LEVEL}:?|root|(?=[A-Za-z]{{0,60}}[\d._:@/-])[\w.@:/-]{{1,120}}|\[[\w.@:/-]{{1,80}}\]) {{1,3}}){{0,6}}"
+    rf"(?:(?:\||{_LEVEL}:?|root|(?=[A-Za-z]{{0,60}}[\d._:@/-])[\w.@:/-]{{1,120}}|\[[\w.@:/-]{{1,80}}\]"
+    r"|[A-Za-z]{1,60}(?= {1,3}[-|] )) {1,3}){0,8}"
     r"[A-Za-z_.]{0,30}\[rank[ _=:-]{0,2}(\d{1,6})(?:/\d{1,6})?(?: ?@ ?([\w.-]{1,60}))?\]:? ?"
 )
 _BARS = re.compile(
@@ -56,6 +57,8 @@ _RAY = re.compile(
     r"\((?:[\w.:<>-]{0,60},? ?)(?:rank=(\d{1,6}),? |TP\d{1,5} )?(?:pid=(\d{1,10})(?:, )?|(?=ip=))"
     r"(?:ip=([\w.:-]{1,60}))?(?:(?:, )?rank=(\d{1,6}))?\) ?"
 )
+_COMPOSER = re.compile(r": rank(\d{1,6})\[(\d{1,10})\]\[[\w-]{1,40}\]: ")
+"""What Composer puts behind the time: `: rank11[5811][MainThread]: `."""
 _HOST_AND_RANK = re.compile(r"\[([A-Za-z][\w.-]{0,60}\d)\]\[(?:[rR]ank ?)?(\d{1,6})\]:? ")
 _POD = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?")
 _OBJECT = re.compile(r"(?:pod|node)/([\w.-]{1,253})(?:/[\w.-]{1,253})?:? ")
@@ -78,6 +81,11 @@ _HOST_BEGINS = frozenset("nhwcgidsmNHWCGIDSM0123456789")
 _DATED = re.compile(
     r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
     r"(Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s:,|\[-]|$)"
+)
+# With the year behind the day: `03/06/2025 02:11:37`, and `[03/06/25 02:11:37]` as rich prints it.
+_DAY_FIRST = re.compile(
+    r"(?:[\[(]?(\d\d)/(\d\d)/(20\d\d)|\[(\d\d)/(\d\d)/(\d\d))[T ,]{1,2}(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+    r"[\])]?(?=[\s:,|\[-]|$)"
 )
 # Without a year: `12-03 12:05:02`, `03/12 12:05:02.5`.
 _DAY = re.compile(r"[\[(]?(\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\])]?(?=[\s:,|\[-]|$)")
@@ -107,6 +115,7 @@ _HEARD = 64
 _FIELDS = re.compile(r"(?:[,;\t][\w.:/@-]{0,80}){1,6}[,;\t]\"?(?=[\w\[/])")
 _FIELD_HOST = re.compile(r"[,;\t]((?!std(?:out|err)\b)[A-Za-z][\w.-]{0,80}\d)(?=[,;\t])")
 _TIME_OF_DAY = re.compile(r"[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?(?=[\s|\[-]) {0,4}(?:[|-] )?")
+_MONTHS_OF_A_YEAR = 12
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -246,7 +255,7 @@ def _peeled(line: bytes, clock: Clock) -> Voice:
 
 def _stamped(text: str) -> bool:
     """Whether the line begins with a time of day, with or without its date."""
-    shapes = (_DATED, _DAY, _TIME_OF_DAY)
+    shapes = (_DATED, _DAY_FIRST, _DAY, _TIME_OF_DAY)
     return text[:1] in tuple("[(0123456789") and any(shape.match(text) for shape in shapes)
 
 
@@ -268,6 +277,8 @@ def _peel_who(voice: Voice) -> bool:
             voice.place = place_in(match[0])
             named = match[1] or match[4]
             voice.rank = int(named) if named else voice.rank
+    elif first == ":" and (match := _COMPOSER.match(text)):
+        voice.rank, voice.pid = int(match[1]), int(match[2])
     elif first == "|" or (first == " " and "|" in text[:26]):
         match = _BUILD.match(text)
     elif first in " 0123456789" and (match := _TASK.match(text)):
@@ -363,16 +374,8 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
         voice.text, voice.stamped = text[match.end() :], True
         return True
     dated = text[0] in "[(0123456789" and text[:2] != "[I" and text[:2] != "[E" and text[:2] != "[W"
-    if dated and (match := _DATED.match(text)):
-        day = (int(match[1]), int(match[2]), int(match[3]))
-        stamp = clock.at(day, (match[4], match[5], match[6]), match[7] or "", match[8] or "")
-        rest = text[match.end() :]
-        if " std" in text[:48] and (cri := _CRI.match(text)):
-            rest = text[cri.end() :]
-    elif dated and (match := _DAY.match(text)):
-        clocked = (match[3], match[4], match[5])
-        stamp = clock.at((0, int(match[1]), int(match[2])), clocked, match[6] or "", "")
-        rest = text[match.end() :]
+    if dated and (found := _date(text, clock)) is not None:
+        stamp, rest = found
     elif text[0] not in "[IWEFVADJMNOSC":
         return False
     elif match := _GLOG.match(text):
@@ -396,6 +399,29 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
     voice.time_ns, voice.stamped = stamp if stamp is not None else voice.time_ns, stamp is not None or voice.stamped
     voice.text = rest.removeprefix(" ")
     return True
+
+
+def _date(text: str, clock: Clock) -> tuple[int | None, str] | None:
+    """The time that stands in numbers at the beginning, and what is behind it."""
+    if match := _DATED.match(text):
+        day = (int(match[1]), int(match[2]), int(match[3]))
+        stamp = clock.at(day, (match[4], match[5], match[6]), match[7] or "", match[8] or "")
+        cri = _CRI.match(text) if " std" in text[:48] else None
+        return stamp, text[(cri or match).end() :]
+    if match := _DAY_FIRST.match(text):
+        return _day_first(match, clock), text[match.end() :]
+    if match := _DAY.match(text):
+        clocked = (match[3], match[4], match[5])
+        return clock.at((0, int(match[1]), int(match[2])), clocked, match[6] or "", ""), text[match.end() :]
+    return None
+
+
+def _day_first(match: re.Match[str], clock: Clock) -> int | None:
+    """The month stands first, unless there is no such month."""
+    month, day, year = int(match[1] or match[4]), int(match[2] or match[5]), int(match[3] or f"20{match[6]}")
+    if month > _MONTHS_OF_A_YEAR:
+        month, day = day, month
+    return clock.at((year, month, day), (match[7], match[8], match[9]), match[10] or "", "")
 
 
 def _unwrap_json(voice: Voice, clock: Clock) -> None:

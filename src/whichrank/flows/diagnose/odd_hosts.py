@@ -52,7 +52,9 @@ _TOPIC = (2, 3, 4, 5)
 _LINES_OF_RANKS = 400
 _HOSTS = 3
 _MOST_HOSTS = 512
-_STAMP = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S*\]?\s*|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s+")
+_STAMP = re.compile(
+    r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S*\]?\s*|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s+|\[ {0,8}\d{1,9}\.\d{6}\] "
+)
 _NAMED = re.compile(r"(?P<before>[\[(<]{0,2})(?P<name>[A-Za-z][\w.-]{1,62})(?P<behind>[\])>:|,]{0,3})")
 _VERSION = re.compile(r"\((\d{1,3}), (\d{1,3}), (\d{1,3})\)")
 _COUNTED = re.compile(r"\d+")
@@ -243,10 +245,13 @@ def _odd(said: Sequence[_Said], peers: Collection[str]) -> Iterator[OddHost]:
     hosts = {name for name, _ in seen}
     if not _HOSTS <= len(hosts) <= _MOST_HOSTS:
         return
+    everywhere = Counter(words for _, words in {(each.name, each.words) for each in said})
     for by_host in (*topics.values(), *_lone(said, peers, hosts)):
         found = _one_that_differs(by_host) if by_host.keys() == hosts else None
         cause = cause_of(found.own, found.usual, " ".join(_words(found.said.text))) if found is not None else None
-        if found is not None and cause is not None:
+        if found is None or cause is None or everywhere[found.said.words] > 1:
+            continue  # others say it too, a line earlier or later
+        if not _tells_another(found.said.text, cause):
             peer = next(each for each in by_host.values() if each is not found.said)
             yield OddHost(found.said.name, cause, _quoted(found.said), _quoted(peer), len(hosts))
 
@@ -255,6 +260,11 @@ def _topic(words: Sequence[str]) -> str:
     """What a line is about: its first word that names no process, rank or level."""
     word = next((word for word in words if not _ABOUT_NOTHING.fullmatch(word)), words[0])
     return _COUNTED.sub("#", word.partition("=")[0])
+
+
+def _tells_another(line: str, cause: str) -> bool:
+    """Whether the line says by itself that something else is wrong: its own rule has judged that."""
+    return any(signature.role == "root" and signature.cause != cause for signature, _ in recognise(line))
 
 
 def _lone(said: Sequence[_Said], peers: Collection[str], hosts: Collection[str]) -> Iterator[dict[str, _Said]]:

@@ -37,7 +37,7 @@ from msgspec.structs import replace
 
 from whichrank.facts.messages import signatures
 from whichrank.facts.slowness import complains
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.launchers import ProcessExit
 from whichrank.records.events.processes import Traceback
 from whichrank.records.events.run_state import LossNonfinite
@@ -84,7 +84,6 @@ _CHOSE = Claim(
     ),
 )
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]{1,16}|\d{1,20}")
-_NOT_FINITE = re.compile(r"(?i)(?<![\w.])(?:nan|inf|non-?finite|not finite)(?![\w.])")
 _MOST = 3
 _LAST_LINES = ("bare-exception", "bare-runtime-error", "argparse-error")
 
@@ -93,8 +92,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     raised = exceptions.own_exceptions(case) or exceptions.unclaimed_cuda_errors(case)
-    if case.events(LossNonfinite):
-        raised = [sign for sign in raised if not _NOT_FINITE.search(sign.text)]  # it says what the losses had said
+    if case.events(LossNonfinite) or exceptions.all_gave_up_on_nan(case):
+        raised = [s for s in raised if not exceptions.NOT_FINITE.search(s.text)]  # it says what the losses had said
         if not raised:
             return []
     if raised and (missed := missing_files.not_shared(case)) is not None:
@@ -128,6 +127,7 @@ def _when(sign: Statement) -> float:
 def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
     signs = statements.first_to_fail(group)
     ranks = statements.ranks_of(signs) or (deaths.only_one_failed(case) if first else ())
+    everybody = not statements.unless_all(case, ranks) and bool(ranks)
     place = next((f" at {s.code}" for s in signs if s.code is not None), "")
     verb = "raised" if first else "also raised"
     who, rest = building.who(case, ranks, signs), building.others(case, ranks)
@@ -138,7 +138,8 @@ def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
         return building.found(case, replace(_CLAIM, category="slow"), signs, message, Grade.SUPPORTS, ())
     sure = Grade.PROVES if statements.ranks_of(signs) else Grade.SUPPORTS
     sure = Grade.HINTS if not first or exceptions.only_logged(case) else sure
-    return building.found(case, _CLAIM, signs, message, sure, ranks)
+    found = building.found(case, _CLAIM, signs, message, sure, () if everybody else ranks)
+    return building.about(found, Subject(code=found.subject.code)) if everybody else found
 
 
 def _told_by_others(case: Case) -> list[Finding]:

@@ -28,17 +28,21 @@ A difference may be harmless. Of fewer than three hosts nobody is the odd one.
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.launchers import JobEnded
+from whichrank.records.hardware import address
 from whichrank.records.second_looks import OddHost
 from whichrank.timeline.case import Case
 
 CODE = "CONF112"
 CAUSE = "wrong-environment"
+
+_PCI = re.compile(r"\b[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]\b")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -76,6 +80,9 @@ def _ranks(case: Case, odd: OddHost) -> tuple[int, ...]:
     ranks = sorted(case.people.ranks_on(odd.host))
     if odd.gpu is not None:
         return (ranks[odd.gpu],) if odd.gpu < len(ranks) else ()
+    if device := _PCI.search(odd.ref.quote):  # the first one: what the line is about
+        of_it = [rank for rank in ranks if address(case.people.by_rank[rank].bus_id) == address(device[0])]
+        ranks = of_it or ranks
     return tuple(ranks) or _speaking(case, odd)
 
 

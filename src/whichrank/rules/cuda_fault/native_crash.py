@@ -28,7 +28,7 @@ An exit code alone says nothing of the reason.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import FingerprintMismatch
 from whichrank.records.events.communication import GlooInitError, GlooMismatch, GlooTimeout, NcclError, PeerClosed
@@ -86,6 +86,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     offered = (_SHM,) if number == 7 else (_HOOKED,) if between else ()
     claim = Claim(CODE, CAUSE, fix=_FIX, alternatives=offered, next=_NEXT)
     name = deaths.SIGNALS.get(number, f"signal {number}")
+    if number == deaths.ABORT and ranks and not statements.unless_all(case, ranks):
+        message = f"All ranks ended themselves ({name}): something that they all met says why."
+        return [building.about(building.found(case, claim, signs, message, Grade.HINTS, ()), Subject())]
     message = f"{building.who(case, ranks, signs)} crashed in native code ({name}){building.others(case, ranks)}."
     return [building.found(case, claim, signs, message, Grade.HINTS if between else _grade(number, bool(told)), ranks)]
 

@@ -35,7 +35,8 @@ from whichrank.records.log import FINITE
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state import exceptions, statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "SILE101"
 CAUSE = "nan-origin"
@@ -68,6 +69,9 @@ _NEAR = 1
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
+    given_up = exceptions.all_gave_up_on_nan(case)
+    if given_up and not case.events(LossNonfinite):
+        return [_given_up(case, given_up)]
     if not case.progress and not case.events(LossNonfinite):
         return NotEvaluated("progress lines with a loss")
     told = [e for e in case.events(LossNonfinite) if e.what == "loss" and not _recovered(case, e)]
@@ -97,6 +101,20 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     at = f" at step {first}" if first is not None else ""
     why = "all ranks turned together" if len(steps) > 1 else "the losses of other ranks are not at hand"
     return [building.found(case, _CLAIM, signs, f"The loss is no longer finite{at}; {why}.", Grade.SUPPORTS)]
+
+
+def _given_up(case: Case, raised: list[Statement]) -> Finding:
+    """The program ended because its loss was not finite; a rank may have warned before that of what it computed."""
+    from whichrank.timeline.job_state.known_messages import seen  # a diagnosis of dumps alone needs no messages
+
+    warned = seen(case, "numeric-warning")
+    ranks = tuple({s.sign.rank for s in warned if s.sign.rank is not None})
+    what = building.short(raised[0].ref.quote)
+    if len(ranks) != 1 or any(s.sign.rank is None for s in warned):
+        message = f"All ranks gave up on a loss that is not finite: {what}."
+        return building.found(case, _CLAIM, raised, message, Grade.SUPPORTS, ())
+    message = f"{building.who(case, ranks, [])} alone warned of a value that is not finite, then all gave up: {what}."
+    return building.found(case, _CLAIM, [*(s.sign for s in warned), *raised], message, Grade.SUPPORTS, ranks)
 
 
 def _before_the_loss(case: Case, told: list[LossNonfinite]) -> LossNonfinite | None:

@@ -204,6 +204,7 @@ def _by_launcher_and_nccl(
         if event.rank is not None and isinstance(event, ElasticFailure | ProcessExit):
             people.note(event.rank, pid=event.pid, host=event.host, local_rank=event.local_rank)
     spoken = max((e.rank for e in events if e.rank is not None), default=0)
+    spoken = max(spoken, people.world - 1, numbered - 1)
     _by_tasks(people, [event for event in events if isinstance(event, ProcessExit)], spoken)
     for process in nccl:
         for init in process.inits:

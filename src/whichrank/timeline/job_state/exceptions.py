@@ -56,6 +56,8 @@ _KNOWN_WORDS = (
 )  # fmt: skip
 _CHECKS = ("check_ddp_consistency", "_check_grad_norms")
 """Functions of trainers that compare the ranks: what they raise is told by the rule on what differs."""
+NOT_FINITE = re.compile(r"(?i)(?<![\w.])(?:nan|inf|non-?finite|not finite)(?![\w.])")
+_TRAINED = re.compile(r"(?i)loss|grad|norm")
 _CARRIED = re.compile(r"Caught \w{1,60} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """torch raises the exception of another process or thread again; the original follows below it."""
 _OF_RANKS = re.compile(r"\branks: ?(?:dict_keys\()?\[(\d{1,7}(?:, ?\d{1,7}){0,4095})\]")
@@ -144,6 +146,14 @@ def own_exceptions(case: Case) -> list[Statement]:
         if key is not None and not (kind == "loss" and short_type(event) in _PLAIN_LOSS):
             settled.add(key)
     return taken
+
+
+def all_gave_up_on_nan(case: Case) -> list[Statement]:
+    """What the ranks raised, where several did and all say that a loss or a gradient is not finite."""
+    raised = own_exceptions(case)
+    ranks = {sign.rank for sign in raised if sign.rank is not None}
+    told = all(NOT_FINITE.search(sign.text) and _TRAINED.search(sign.text) for sign in raised)
+    return raised if len(ranks) > 1 and told else []
 
 
 def lost_a_peer(case: Case) -> set[int]:

@@ -27,7 +27,7 @@ _APART_LATELY = 1.5
 _NOISE = 0.02
 _TIMES, _SHORTEST_MS = ("data", "work", "step"), 20.0
 """Of times that most ranks print as nothing, this long at least is told from nothing."""
-_SHORTER_WAIT = 0.6
+_SHORTER_WAIT, _LEAST_WAITS = 0.6, 3
 _FEW = 0.25
 """More than this share of all are not the odd ones, unless they are one host of several."""
 
@@ -87,6 +87,8 @@ def _outlier(by_member: Mapping[Member, Sequence[_Told]], hosts: Mapping[int, st
     refs = tuple(_ref(example) for example in (by_member[odd[0]][-1], by_member[rest[0]][-1]))
     theirs, typical = median(medians[m] for m in odd), median(medians[m] for m in rest)
     times = min(len(by_member[member]) for member in odd)
+    if first.quantity == "wait" and times < _LEAST_WAITS and len(by_member) < len(hosts):
+        return None  # who waits less than others now and then was not counted when it did not wait at all
     return Outlier(first.name, first.quantity, odd, theirs, typical, times, refs)
 
 

@@ -11,15 +11,18 @@ from whichrank.timeline.job_state.statements import Statement
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
-_WORDS = "No such file or directory"
-_PATH = re.compile(rf"{_WORDS}: ['\"](/[^'\"]{{2,300}})['\"]")
+_WORDS = ("No such file or directory", "FileNotFoundError")
+_PATH = re.compile(
+    r"No such file or directory: ['\"](/[^'\"]{2,300})['\"]"
+    r"|FileNotFoundError: (?!\[Errno)[^/\n]{0,80}?['\"]?(/[^\s'\"]{2,300})"
+)
 _LOCAL = re.compile(r"/(?:tmp|var/tmp|dev/shm|local|local_?scratch|mnt/(?:local|nvme)\w{0,12})/")
 _SEVERAL = 2
 
 
 def not_shared(case: Case) -> tuple[str, dict[int, Statement]] | None:
     """Its path, and by rank who says so; None where no such file is missed, or rank 0 or its host misses it too."""
-    told = statements.said(case, _WORDS)
+    told = statements.said(case, *_WORDS)
     told += statements.beside(told, [s.sign for s in known_messages.seen(case, "bare-exception")])
     missing: dict[str, dict[int, Statement]] = {}
     for sign in told:
@@ -36,7 +39,7 @@ def not_shared(case: Case) -> tuple[str, dict[int, Statement]] | None:
 
 def in_local_folder(case: Case) -> tuple[str, Statement] | None:
     """A file that is missed in a folder which every host has for itself, in a job of several hosts, and who says so."""
-    told = statements.said(case, _WORDS)
+    told = statements.said(case, *_WORDS)
     told += statements.beside(told, [s.sign for s in known_messages.seen(case, "bare-exception")])
     local = [(path, sign) for sign in told if sign.rank is None and _LOCAL.match(path := path_in(sign))]
     several = case.shows_many_hosts or any(layout.nodes > 1 for layout in case.layouts)
@@ -47,4 +50,4 @@ def in_local_folder(case: Case) -> tuple[str, Statement] | None:
 def path_in(sign: Statement) -> str:
     """The absolute path that a statement says is not there."""
     found = _PATH.search(sign.text) or _PATH.search(sign.ref.quote)
-    return found[1] if found else ""
+    return (found[1] or found[2]) if found else ""

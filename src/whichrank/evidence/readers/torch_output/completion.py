@@ -49,6 +49,8 @@ _WORDS = tuple(
         rf"\b(?:finished|completed|done)\b(?: with)?[^.;]{{0,30}}\b{_RUN}\b",
         rf"^\W*(?:all |{_WHO} )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
         r"\ball \d+ [^.;]{3,60}, (?:finished|done|completed?)\W*$",
+        # The names of events, as structured loggers have them.
+        r"\b(?:train(?:ing)?|run|job|fit|finetun(?:e|ing))[_.-](?:finished|completed?|done|succeeded|success)\b(?!\W{1,3}(?:false|0\b))",
         r"[;.,] bye\W*$|^\W*end of (?:the )?(?:training|run|job)\b",
         r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b",
         # A unit of the job; those of the system end well all day.
