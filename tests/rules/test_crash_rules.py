@@ -295,6 +295,21 @@ def test_it_names_the_cause_and_the_ranks(tmp_path, code, name, files, ranks):
     assert accused <= set(ranks)
 
 
+def test_what_all_ranks_raise_accuses_none_of_them(tmp_path):
+    files = texts.ranks(4, {r: texts.traceback("ValueError: the mix has no data left") for r in range(4)})
+    (found,) = [f for f in judged(texts.case_of(texts.write(tmp_path, files))) if f.code == "CODE101"]
+    assert (found.cause, found.subject.ranks, found.grade) == ("rank-exception", (), Grade.SUPPORTS)
+
+
+@pytest.mark.parametrize(("warned", "ranks"), [((2,), (2,)), ((), ()), ((1, 2), ())])
+def test_ranks_that_give_up_on_their_loss(tmp_path, warned, ranks):
+    said = "features.py:88: RuntimeWarning: divide by zero encountered in log10\n"
+    raised = texts.traceback("RuntimeError: loss is nan for 60 batches, stopping")
+    files = texts.ranks(4, {r: (said if r in warned else "") + raised for r in range(4)})
+    found = diagnose([texts.write(tmp_path, files)], jobs=1).verdict
+    assert (found.cause, found.category, found.culprits.ranks) == ("nan-origin", "corruption", ranks)
+
+
 def test_every_rule_has_a_case_that_fires():
     # tests/rules/test_hardware_rules.py and test_joined_evidence.py
     on_hosts = {"HOST151", "HOST152", "HOST153", "HOST158", "RDMA152", "RDMA155"}

@@ -1,4 +1,4 @@
-"""Lines of `key=value` loggers: who speaks, when, and the words."""
+"""Lines of `key=value` loggers, and dates as loggers write them: who speaks, when, and the words."""
 
 from __future__ import annotations
 
@@ -44,3 +44,21 @@ def test_the_pairs_that_say_who_are_taken_off(line, rank, host, text):
 def test_other_lines_stay_as_they_are(line):
     voice = listen(line.encode(), Clock(0))
     assert (voice.rank, voice.text) == (None, line)
+
+
+@pytest.mark.parametrize(
+    ("line", "rank", "text"),
+    [
+        ("03/06/2025 02:11:37 - INFO - sft.data - [rank 9] 777 batches", 9, "777 batches"),
+        ("03/06/2025 02:11:37 - INFO - timing - [rank 8] fetch 0.4s", 8, "fetch 0.4s"),
+        ("[03/06/25 02:11:37] INFO     [rank 3] loading", 3, "loading"),
+        ("2025-03-06 02:11:37,024: rank11[5811][MainThread]: WARNING: nan: x", 11, "WARNING: nan: x"),
+    ],
+)
+def test_dates_of_loggers(line, rank, text):
+    voice = listen(line.encode(), Clock(0))
+    assert (voice.rank, voice.text, voice.time_ns // 10**9) == (rank, text, 1741227097)
+
+
+def test_a_month_that_does_not_exist_is_a_day():
+    assert listen(b"25/12/2024 02:11:37 INFO x", Clock(0)).time_ns == 1735092697 * 10**9

@@ -219,3 +219,13 @@ def test_lines_that_only_stand_at_the_same_place_are_not_compared(tmp_path: Path
     lines += "birch-2 | NCCL version 2.21.5+cuda12.4\n"
     found = verdict(tmp_path, lines + lines, "".join(TIMED_OUT.format(rank) for rank in range(8)))
     assert found.cause != "nccl-version-mismatch"
+
+
+def test_a_line_more_on_one_host_moves_those_below(tmp_path: Path) -> None:
+    """Kernel lines of every host in a row: what all of them have is nobody's own."""
+    lines = ""
+    for name in HOSTS:
+        said = [f"pci 0000:{bus}:00.0: 31.504 Gb/s available PCIe bandwidth" for bus in (91, 92, 93)]
+        said[1:1] = ["pci 0000:41:00.0: PME# supported from D0 D3hot"] if name == "birch-3" else []
+        lines += "".join(f"{name}: [    3.{at}77015] {text}\n" for at, text in enumerate(said))
+    assert verdict(tmp_path, STARTED + lines, "".join(TIMED_OUT.format(rank) for rank in range(8))).culprits.hosts == ()

@@ -136,7 +136,7 @@ def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
         # Who measures that the job is slow is not who makes it slow.
         message = f"The program gave up because it was too slow: {building.short(signs[0].ref.quote)}{place}."
         return building.found(case, replace(_CLAIM, category="slow"), signs, message, Grade.SUPPORTS, ())
-    sure = Grade.PROVES if statements.ranks_of(signs) else Grade.SUPPORTS
+    sure = Grade.PROVES if statements.ranks_of(signs) and not everybody else Grade.SUPPORTS
     sure = Grade.HINTS if not first or exceptions.only_logged(case) else sure
     found = building.found(case, _CLAIM, signs, message, sure, () if everybody else ranks)
     return building.about(found, Subject(code=found.subject.code)) if everybody else found
