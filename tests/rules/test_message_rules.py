@@ -616,3 +616,11 @@ def test_the_one_host_that_waits_for_a_lock(tmp_path):
         files[name] += "Loading extension module fused_adam...\n" * 2 + texts.TIMED_OUT.format(int(name[4]))
     (found,) = judged("LNCH201", texts.case_of(texts.write(tmp_path, files)))
     assert found.subject.hosts == ("gpu-1",)
+
+
+def test_the_one_host_that_waits_for_a_lock_in_the_output_of_all(tmp_path):
+    said = [info("cudaDriverVersion 12020", f"gpu-{n}", 100 + n) for n in range(3)]
+    said += [f"gpu-{n}: {ROOT_OF_EXTENSIONS}" for n in range(3) for _ in range(2)]
+    said += [f"gpu-{n}: Loading extension module fused_adam...\n" for n in (0, 2)] + [TIMED_OUT]
+    (found,) = judged("LNCH201", texts.case_of(texts.write(tmp_path, {"all.log": "".join(said)})))
+    assert found.subject.hosts == ("gpu-1",)

@@ -29,10 +29,13 @@ While another process really builds, the wait is right and ends by itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.processes import Traceback
 from whichrank.records.events.startup import CommInit, GroupInit
 from whichrank.rules import building
@@ -107,18 +110,20 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _went_on(case: Case, seen: Seen) -> bool:
-    """Whether an extension was built or loaded later in the same output."""
+    """Whether an extension was built or loaded later in the same output, by this host where the line names it."""
     return any(_behind(later, seen) for later in known_messages.seen(case, *_GONE_ON))
 
 
 def _behind(later: Seen, seen: Seen) -> bool:
+    if later.sign.host and seen.sign.host and later.sign.host != seen.sign.host:
+        return False
     return later.sign.ref.source == seen.sign.ref.source and later.event.line > seen.event.line
 
 
 def _of_some(case: Case, finding: Finding, sought: list[Seen]) -> Finding:
     """The finding about the hosts that wait, where the others looked for the same and have gone on."""
-    waiting = {s.sign.ref.source for s in sought}
-    others = {s.sign.ref.source for s in known_messages.seen(case, _SOUGHT)} - waiting
+    waiting = {(s.sign.ref.source, s.sign.host) for s in sought}
+    others = {(s.sign.ref.source, s.sign.host) for s in known_messages.seen(case, _SOUGHT)} - waiting
     hosts = {s.sign.host for s in sought}
     if not others or None in hosts:
         return finding
@@ -130,14 +135,28 @@ def _of_some(case: Case, finding: Finding, sought: list[Seen]) -> Finding:
 
 
 def _never_loaded(case: Case) -> list[Seen]:
-    """The last words of the outputs that speak of extensions and end there."""
+    """The last words of the outputs that speak of extensions and end there; in one file of several hosts, of each."""
     sought = known_messages.seen(case, _SOUGHT)
-    last = {s.sign.ref.source: s.event.line for s in sought}
-    ends = [(s.ref.source, s.line) for s in case.sightings if signatures()[s.signature].role in ("root", "activity")]
-    ends += [(e.ref.source, e.line) for e in case.events(Traceback, GroupInit, CommInit)]
-    ends += [(p.source, int(p.line[-1])) for p in case.progress if len(p)]
-    over = {source for source, line in ends if line > last.get(source, line)}
-    waiting = [s for s in sought if s.sign.ref.source not in over and not _went_on(case, s)]
-    if len({s.sign.ref.source for s in sought}) > 1 and not all(_went_on(case, s) for s in sought if s not in waiting):
+    last = {(s.sign.ref.source, s.sign.host): s.event.line for s in sought}
+    told = [(s.ref.source, s.host, s.line) for s in case.sightings if _is_an_end(s)]
+    told += [(e.ref.source, e.host, e.line) for e in case.events(Traceback, GroupInit, CommInit)]
+    told += [(p.source, None, int(p.line[-1])) for p in case.progress if len(p)]
+    over = {
+        (source, host)
+        for source, host in last
+        for at, whose, line in told
+        if at == source and line > last[source, host] and (whose == host or not _shared_by_hosts(last, source))
+    }
+    waiting = [s for s in sought if (s.sign.ref.source, s.sign.host) not in over and not _went_on(case, s)]
+    if len(last) > 1 and not all(_went_on(case, s) for s in sought if s not in waiting):
         return []  # some of the others ended for another reason
     return waiting if len(waiting) > 1 or known_messages.stands_still(case) else []
+
+
+def _is_an_end(message: KnownMessage) -> bool:
+    return signatures()[message.signature].role in ("root", "activity")
+
+
+def _shared_by_hosts(outputs: Iterable[tuple[str, str | None]], source: str) -> bool:
+    """Whether several hosts speak in one file."""
+    return sum(at == source for at, _ in outputs) > 1
