@@ -176,3 +176,25 @@ def test_a_host_without_gpudirect_where_others_use_it(tmp_path):
     assert (found.category, found.cause, found.culprits.hosts) == ("slow", "gdr-disabled", ("gpu37",))
     (tmp_path / "nccl.log").write_text(text.replace("/GDRDMA", ""))
     assert "RDMA211" not in [finding.code for finding in diagnose([tmp_path], jobs=1).findings]
+
+
+LINK = "2: ens5: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {} qdisc mq state UP mode DEFAULT group default qlen 1000\n"
+TUNNEL = (
+    "6: vxlan.calico: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {} qdisc noqueue state UNKNOWN mode DEFAULT group default\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("mtus", "hosts"),
+    [
+        ([(9001, 8951), (1500, 8951), (9001, 8951)], ("ip-10-1",)),
+        ([(9001, 8951), (1500, 1450), (9001, 8951)], ()),
+        ([(1500, 8951)] * 3, ()),  # all alike: something else carries them
+    ],
+)
+def test_an_overlay_that_is_larger_than_its_card(tmp_path, mtus, hosts):
+    told = "".join(f"--- ip-10-{n}\n{LINK.format(card)}{TUNNEL.format(over)}" for n, (card, over) in enumerate(mtus))
+    (tmp_path / "net.txt").write_text(told)
+    found = diagnose([tmp_path], jobs=1)
+    named = [f.subject.hosts for f in found.findings if f.cause == "mtu-mismatch"]
+    assert named == ([hosts] if hosts else [])

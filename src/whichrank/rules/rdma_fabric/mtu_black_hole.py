@@ -2,7 +2,8 @@
 
 ## What it finds
 In a packet capture, connections on which one large segment is sent again and again without an answer while smaller
-ones pass; in port listings, RDMA ports of one name with different active MTUs on different hosts.
+ones pass; in port listings, RDMA ports of one name with different active MTUs on different hosts, and a host whose
+overlay has a larger MTU than its network card.
 
 ## Why it happens
 A switch port, bridge or tunnel in the middle carries less than the hosts' MTU and its notice is filtered. Different
@@ -21,9 +22,11 @@ Cards that cut segments themselves show larger ones in a sender's capture than o
 
 from __future__ import annotations
 
+import re
+
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Endpoint, Finding, Grade, Link, NextStep, NotEvaluated, Subject
-from whichrank.records.network import TcpFlow, Way
+from whichrank.records.network import PortState, TcpFlow, Way
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
@@ -49,12 +52,15 @@ _CLAIM = Claim(
     ),
 )
 _LARGE, _REPEATED = 1400, 3
+_TUNNEL = re.compile(r"vxlan|flannel|geneve|cilium_(?:vxlan|geneve)|antrea|weave|ovn|wg\d|wireguard|tunl\d|gre\d")
+_CARD = re.compile(r"en[opsx]\w+$|eth\d+$|bond\d+$|ib\w+$")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     ports = [p for p in case.hardware.ports if p.port is not None and p.mtu is not None]
-    if not case.hardware.flows and not ports:
-        return NotEvaluated("a packet capture, or ibv_devinfo of the hosts")
+    overlays = _overlays(case)
+    if not case.hardware.flows and not ports and not overlays:
+        return NotEvaluated("a packet capture, ibv_devinfo or ip link of the hosts")
     for flow in case.hardware.flows:
         for way, back, ends in (
             (flow.a_to_b, flow.b_to_a, (flow.a, flow.b)),
@@ -62,6 +68,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         ):
             if _stuck(way, back):
                 return [_of_flow(case, flow, way, ends)]
+    larger = {host: pair for host, pair in overlays.items() if (pair[0].mtu or 0) > (pair[1].mtu or 0)}
+    if larger and len(larger) < len(overlays):
+        return [_of_overlays(case, larger)]
     by_device: dict[str, dict[int, list[str]]] = {}
     for port in ports:
         if port.host and port.mtu:
@@ -75,6 +84,33 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             weight = kernel_events.state_weight(case)
             return [hardware_findings.found(case, _CLAIM, refs, message, Grade.HINTS, weight=weight, subject=subject)]
     return []
+
+
+def _overlays(case: Case) -> dict[str, tuple[PortState, PortState]]:
+    """By host the tunnel of a container network with the largest MTU, and the card with the largest."""
+    links = [p for p in case.hardware.ports if p.port is None and p.mtu and p.host]
+    tunnels, cards = ([p for p in links if shape.match(p.name)] for shape in (_TUNNEL, _CARD))
+    return {
+        host: (max(mine, key=_size), max(carrying, key=_size))
+        for host in sorted({p.host for p in links if p.host})
+        if (mine := [p for p in tunnels if p.host == host]) and (carrying := [p for p in cards if p.host == host])
+    }
+
+
+def _size(port: PortState) -> int:
+    return port.mtu or 0
+
+
+def _of_overlays(case: Case, larger: dict[str, tuple[PortState, PortState]]) -> Finding:
+    host, (tunnel, card) = next(iter(larger.items()))
+    message = (
+        f"The overlay {tunnel.name} of {host} has an MTU of {tunnel.mtu}, its card {card.name} only {card.mtu}: large "
+        "packets are lost there."
+    )
+    ranks = tuple(sorted({rank for each in larger for rank in case.people.ranks_on(each)}))
+    subject = Subject(ranks=ranks, hosts=tuple(larger))
+    refs, weight = [card.ref, tunnel.ref], kernel_events.state_weight(case)
+    return hardware_findings.found(case, _CLAIM, refs, message, Grade.SUPPORTS, weight=weight, subject=subject)
 
 
 def _stuck(way: Way, back: Way) -> bool:
