@@ -624,3 +624,13 @@ def test_the_one_host_that_waits_for_a_lock_in_the_output_of_all(tmp_path):
     said += [f"gpu-{n}: Loading extension module fused_adam...\n" for n in (0, 2)] + [TIMED_OUT]
     (found,) = judged("LNCH201", texts.case_of(texts.write(tmp_path, {"all.log": "".join(said)})))
     assert found.subject.hosts == ("gpu-1",)
+
+
+@pytest.mark.parametrize(("odd", "named"), [("0x1", ("c21",)), ("0xFFF", ()), ("0xFF00", ())])
+def test_a_task_that_slurm_gives_far_fewer_cpus(tmp_path, odd, named):
+    masks = [odd if task == 2 else "0xFF" for task in range(4)]
+    said = "".join(
+        f"{t}: cpu-bind=MASK - c2{t // 2}, task  {t}  {t % 2} [64{t}]: mask {m} set\n" for t, m in enumerate(masks)
+    )
+    found = judged("SLOW206", texts.case_of(texts.write(tmp_path, {"job.out": said})))
+    assert tuple(host for f in found for host in f.subject.hosts) == named

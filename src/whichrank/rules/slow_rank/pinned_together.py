@@ -1,15 +1,16 @@
-"""Several processes are bound to the same CPU.
+"""Several processes are bound to the same CPU, or one to far fewer than the others.
 
 ## What it finds
 Three processes or more that `taskset -cp` or OpenMP (`KMP_AFFINITY=verbose`) shows on one CPU, the same for all; or
-two, where another process of the list may use many.
+two, where another process of the list may use many. A task that `srun --cpu-bind=verbose` binds to at most half of the
+CPUs that every other task has.
 
 ## Why it happens
 `KMP_AFFINITY`, `GOMP_CPU_AFFINITY` or `OMP_PROC_BIND` binds the first thread of every process to the first CPU, and
 what the process starts later inherits that; a launcher or a container gives every rank the same CPU.
 
 ## How it decides
-By the lists of these tools: the same single CPU for these processes.
+By the lists of these tools: the same single CPU for these processes, or the bits of the masks.
 
 ## Example
 `pid 1993574's current affinity list: 0`, for every worker.
@@ -24,9 +25,9 @@ Whether these are the ranks of the job, the lists do not say.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -54,6 +55,8 @@ _MANY = 3
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
+    if fewer := _with_far_fewer(case):
+        return [fewer]
     bound: dict[str, dict[str, Statement]] = defaultdict(dict)
     others_have_more = False
     for seen in known_messages.seen(case, "taskset-affinity", "openmp-bound"):
@@ -67,3 +70,19 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     message = f"{len(processes)} processes or more are bound to CPU {cpu}, the same for all."
     return [building.found(case, _CLAIM, list(processes.values()), message, Grade.SUPPORTS)]
+
+
+def _with_far_fewer(case: Case) -> Finding | None:
+    """The task that Slurm gave far fewer CPUs than all others have alike; a task is a rank where lines say so."""
+    told = {int(s.group("task")): s for s in known_messages.seen(case, "srun-cpu-mask")}
+    counts = {task: int(s.group("mask"), 16).bit_count() for task, s in told.items()}
+    usual, times = Counter(counts.values()).most_common(1)[0] if counts else (0, 0)
+    odd = [task for task, count in counts.items() if 2 * count <= usual]
+    if times < _MANY or len(odd) != 1 or len(odd) + times != len(counts):
+        return None
+    (task,) = odd
+    host, ranks = told[task].group("host"), (task,) if len(counts) == case.world else ()
+    message = f"Task {task} on {host} is bound to {counts[task]} CPUs, every other one to {usual}."
+    signs = [told[task].sign, next(s.sign for other, s in told.items() if other != task)]
+    found = building.found(case, _CLAIM, signs, message, Grade.SUPPORTS, ranks)
+    return building.about(found, Subject(ranks=ranks, hosts=(host,)))
