@@ -12,7 +12,8 @@ another CPU (SIGILL).
 The signal, by the launcher's exit code or by what faulthandler, glibc, torch or MPI print. An abort counts only
 where the rank shows no timeout, no communication error and no CUDA error before: torch's watchdog aborts the
 process after these, and that makes the rank a victim. An abort counts too where all other ranks tell of a lost
-peer and this one does not. A crash of a rank that had lost a peer follows from the loss.
+peer and this one does not. A crash of a rank that had lost a peer follows from the loss, and an abort after the first
+watchdog of the job gave up follows from that. Where all ranks abort, none of them is accused.
 Where a library that intercepts CUDA calls announces itself and no step was made, that library is likelier.
 
 ## Example

@@ -10,6 +10,7 @@ late.
 ## How it decides
 The missing path lies in a cache, an index or a build folder. It counts where only some of the ranks miss it, or where
 the rank that misses it is not rank 0. Any other path counts where several ranks miss the same one and rank 0 does not.
+A path in a folder that every host has for itself (`/tmp`) hints at it in a job of several hosts.
 A checkpoint counts where some hosts load it and others say that they find none: these train on from other weights.
 
 ## Example

@@ -11,7 +11,8 @@ of the gradients carries it to all.
 The first non-finite loss of every rank, by step. A rank that turned at least one step before all others is named;
 where all turn at the same step, or only one rank prints its loss, nobody is. A loss that is finite again later (a
 skipped step of a gradient scaler) does not count. The norm of the gradients alone counts little, and only where it is
-NaN at the end of what is at hand.
+NaN at the end of what is at hand. Where no loss is printed and several ranks raise that it is not finite, the one rank
+that NumPy had warned before is named.
 
 ## Example
 Rank 5 prints `loss nan` at step 812, the others at step 813.
