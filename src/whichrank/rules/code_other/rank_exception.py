@@ -12,11 +12,12 @@ every other rank reports a lost connection or, later, a timeout.
 Tracebacks are sorted by what they tell. Exceptions that report a lost peer, a timeout, a closed store or the
 launcher's signal are consequences and never named. Exceptions that name a known cause (memory, CUDA, files, ports)
 are left to the rules for these. What remains is the rank's own; ranks that raise the same within ten seconds are
-named together; what all ranks raise alike accuses none of them. Exceptions after which training went on, that Python ignored, or that ended another thread, do not
-count. Where there is no traceback but the launcher saw one process fail and ended all others itself, that process
-is named with little confidence; so is the process that the watcher saw end before all others, where all that these
-raised is that a peer was gone. An exception that says that the job is too slow names nobody: who measures that is not
-who makes it slow. The last line of an exception whose traceback was cut off is told where nothing else is.
+named together; what all ranks raise alike accuses none of them. Exceptions after which training went on, that Python
+ignored, or that ended another thread, do not count. Where there is no traceback but the launcher saw one process fail
+and ended all others itself, that process is named with little confidence; so is the process that the watcher saw end
+before all others, where all that these raised is that a peer was gone. An exception that says that the job is too
+slow names nobody: who measures that is not who makes it slow. The last line of an exception whose traceback was cut
+off is told where nothing else is.
 
 ## Example
 Rank 3 prints `KeyError: 'labels'` at `data.py:88`; ranks 0-2 print `Connection closed by remote peer`.
