@@ -11,7 +11,7 @@ from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, Nex
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import Held, held_up, odd_process, only_stack, ref_of, stack_ref
-from whichrank.timeline.job_state.activity import Doing, in_native_code, of_process
+from whichrank.timeline.job_state.activity import Doing, in_native_code, of_process, runs
 
 _ONLY_SLOW = Alternative("straggler", "one look at the stacks does not tell a rank that is stuck from one that is late")
 
@@ -99,7 +99,8 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
     )
     plain = first.by == "dumps" and first.activity.doing not in ("user", "evaluation")
     grade = Grade.PROVES if plain else Grade.SUPPORTS
-    moment = first.by == "stacks" and _one_look(case)
+    # One that sleeps while all others wait for it is no late one.
+    moment = first.by == "stacks" and _one_look(case) and any(runs(case.stacks[rank]) for rank in ranks)
     if first.by == "stacks" and (moment or _presumed(case, waiting) or _may_wait(case, ranks)):
         grade = Grade.HINTS
     return Finding(
