@@ -298,7 +298,7 @@ def test_it_names_the_cause_and_the_ranks(tmp_path, code, name, files, ranks):
 def test_what_all_ranks_raise_accuses_none_of_them(tmp_path):
     files = texts.ranks(4, {r: texts.traceback("ValueError: the mix has no data left") for r in range(4)})
     (found,) = [f for f in judged(texts.case_of(texts.write(tmp_path, files))) if f.code == "CODE101"]
-    assert (found.cause, found.subject.ranks, found.grade) == ("rank-exception", (), Grade.SUPPORTS)
+    assert (found.cause, found.subject.ranks, found.grade) == ("rank-exception", (), Grade.HINTS)
 
 
 @pytest.mark.parametrize(("warned", "ranks"), [((2,), (2,)), ((), ()), ((1, 2), ())])

@@ -25,6 +25,7 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r"(?i)\bmtu\b|\bping(?:\d{4})?\b.*(?:-s \d{4}|-M do)\b(?:.*\b(?:loss|lost)\b)?|\bjumbo\b"),
     ),
     ("driver-mismatch", re.compile(r"(?i)\bdriver(?:_\w{1,20})?\b")),
+    ("gdr-disabled", re.compile(r"(?i)\bgpu ?direct\b|\bgdr\b|\bnv_?peer_?mem\b|\bnvidia[-_]peermem\b")),
     ("nccl-version-mismatch", re.compile(r"(?i)\b(?:lib)?nccl\b(?!_)")),
     (
         "gpu-thermal-or-power",

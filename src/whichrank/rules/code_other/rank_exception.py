@@ -136,9 +136,10 @@ def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
     if first and complains(signs[0].ref.quote):
         # Who measures that the job is slow is not who makes it slow.
         message = f"The program gave up because it was too slow: {building.short(signs[0].ref.quote)}{place}."
-        return building.found(case, replace(_CLAIM, category="slow"), signs, message, Grade.SUPPORTS, ())
-    sure = Grade.PROVES if statements.ranks_of(signs) and not everybody else Grade.SUPPORTS
-    sure = Grade.HINTS if not first or exceptions.only_logged(case) else sure
+        return building.found(case, replace(_CLAIM, category="slow"), signs, message, Grade.HINTS, ())
+    sure = Grade.PROVES if statements.ranks_of(signs) else Grade.SUPPORTS
+    # What all met may as well come from outside of them.
+    sure = Grade.HINTS if everybody or not first or exceptions.only_logged(case) else sure
     found = building.found(case, _CLAIM, signs, message, sure, () if everybody else ranks)
     return building.about(found, Subject(code=found.subject.code)) if everybody else found
 

@@ -22,7 +22,7 @@ Nature = Literal["own", "known", "loss", "ended", "launcher", "unclear"]
 _ENDED = ("KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit")
 _LAUNCHER = (
     "ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "ActorDiedError",
-    "RayActorError", "WorkerCrashedError", "RayTaskError",
+    "RayActorError", "WorkerCrashedError", "RayTaskError", "TrainingFailedError",
 )  # fmt: skip
 _LOSS_TYPES = (
     "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "DistQueueEmptyError",
