@@ -41,7 +41,6 @@ SAID = [
     ("memlock-ulimit", "ulimit memlock 65536 nofile 1048576", "ulimit memlock unlimited nofile 1048576"),
     ("fd-limit", "ulimit memlock unlimited nofile 1024", "ulimit memlock unlimited nofile 1048576"),
     ("mtu-mismatch", "bond0 up mtu 1500", "bond0 up mtu 9000"),
-    ("gdr-disabled", "GPU Direct RDMA Disabled for HCA 0", "GPU Direct RDMA Enabled for HCA 0"),
     ("clock-skew", "chronyd: no selectable sources", "chronyd: Selected source 10.0.0.1"),
 ]
 
@@ -63,6 +62,12 @@ def test_a_job_that_is_too_slow(tmp_path: Path) -> None:
     lines = prolog("cgroup cpu.max 200000 100000", "cgroup cpu.max max 100000")
     found = verdict(tmp_path, lines, SLOW + "birch-1 10:10:00 ERROR slo: mean step above budget\n")
     assert (found.category, found.cause, found.culprits.hosts) == ("slow", "cpu-starved", ("birch-3",))
+
+
+def test_direct_copies_that_one_host_does_not_make(tmp_path: Path) -> None:
+    lines = prolog("GPU Direct RDMA Disabled for HCA 0", "GPU Direct RDMA Enabled for HCA 0")
+    found = verdict(tmp_path, lines, SLOW + "birch-1 10:10:00 ERROR slo: mean step above budget\n")
+    assert (found.category, found.cause, found.culprits.hosts) == ("slow", "gdr-disabled", ("birch-3",))
 
 
 def test_a_job_of_which_a_person_says_that_it_was_slow(tmp_path: Path) -> None:
