@@ -37,19 +37,20 @@ def _unnamed(case: Case, doing: Doing, code: str, cause: str, words: str, fix: t
     stack, activity, waiting = odd
     at = f" at {activity.place}" if activity.place else f" ({activity})"
     who = f"Process {stack.pid}" if stack.pid is not None else "A process"
+    moment = _one_look(case)
     return [
         Finding(
             code=code,
             cause=cause,
             category="hang",
             severity="error",
-            grade=Grade.HINTS if _one_look(case) else Grade.SUPPORTS,
+            grade=Grade.HINTS if moment else Grade.SUPPORTS,
             kind="stacks",
             subject=Subject(code=(activity.place,) if activity.place else ()),
             message=f"{who} is {words}{at}; the {waiting} others at hand wait.",
             evidence=(ref_of(stack), *(ref_of(other) for other in case.unplaced if other is not stack))[:3],
             fix=fix,
-            alternatives=(_ONLY_SLOW,) if _one_look(case) else (),
+            alternatives=(_ONLY_SLOW,) if moment else (),
         )
     ]
 

@@ -23,25 +23,26 @@ _FAR = 3.0
 """How many times as large or small as all others a measured number is that counts."""
 
 
-class OddCell(NamedTuple):
-    """What one host, or one of its GPUs, has otherwise than all others."""
+class Row(NamedTuple):
+    """A line of a table, which begins with the host."""
 
-    host: str
-    gpu: int | None
-    column: str
-    own: str
-    usual: str
-    line: int
-    text: str
-    peer_line: int
-    peer_text: str
-    hosts: int
-
-
-class _Row(NamedTuple):
     line: int
     text: str
     cells: list[str]
+
+
+class OddCell(NamedTuple):
+    """What one host, or one of its GPUs, has otherwise than all others."""
+
+    column: str
+    own: str
+    usual: str
+    gpu: int | None
+    row: Row
+    peer: Row
+    """A row of the others."""
+    hosts: int
+    """How many the table has."""
 
 
 def odd_cells(lines: Sequence[tuple[int, str]]) -> Iterator[OddCell]:
@@ -70,9 +71,9 @@ def _split(line: str, separator: re.Pattern[str]) -> list[str]:
 
 def _rows(
     lines: Sequence[tuple[int, str]], prefix: str, columns: Sequence[str], separator: re.Pattern[str]
-) -> list[_Row]:
+) -> list[Row]:
     """The rows below a heading, up to the first line that is none."""
-    rows: list[_Row] = []
+    rows: list[Row] = []
     for number, line in lines:
         text = line.strip()
         body = text.removeprefix(prefix)
@@ -81,11 +82,11 @@ def _rows(
         cells = _split(body, separator)
         if len(cells) != len(columns):
             break
-        rows.append(_Row(number, text, cells))
+        rows.append(Row(number, text, cells))
     return rows
 
 
-def _odd(columns: Sequence[str], rows: Sequence[_Row]) -> Iterator[OddCell]:
+def _odd(columns: Sequence[str], rows: Sequence[Row]) -> Iterator[OddCell]:
     hosts = {row.cells[0] for row in rows}
     if len(hosts) < _ROWS:
         return
@@ -93,15 +94,12 @@ def _odd(columns: Sequence[str], rows: Sequence[_Row]) -> Iterator[OddCell]:
     for at, column in enumerate(columns):
         if at and at != index and (found := _that_differs(at, rows)) is not None:
             row, peer = found
-            gpu = row.cells[index] if index is not None else ""
-            per_host = len(rows) > len(hosts)
-            yield OddCell(
-                row.cells[0], int(gpu) if gpu.isdecimal() and per_host else None, column, row.cells[at],
-                peer.cells[at], row.line, row.text, peer.line, peer.text, len(hosts),
-            )  # fmt: skip
+            number = row.cells[index] if index is not None and len(rows) > len(hosts) else ""
+            gpu = int(number) if number.isdecimal() else None
+            yield OddCell(column, row.cells[at], peer.cells[at], gpu, row, peer, len(hosts))
 
 
-def _that_differs(at: int, rows: Sequence[_Row]) -> tuple[_Row, _Row] | None:
+def _that_differs(at: int, rows: Sequence[Row]) -> tuple[Row, Row] | None:
     """The row, or the first one of the host, that alone differs in this column; and a row of the others."""
     ((usual, _),) = Counter(row.cells[at] for row in rows).most_common(1)
     odd = [row for row in rows if row.cells[at] != usual]
@@ -112,7 +110,7 @@ def _that_differs(at: int, rows: Sequence[_Row]) -> tuple[_Row, _Row] | None:
     return _that_is_far(at, rows)
 
 
-def _that_is_far(at: int, rows: Sequence[_Row]) -> tuple[_Row, _Row] | None:
+def _that_is_far(at: int, rows: Sequence[Row]) -> tuple[Row, Row] | None:
     """The row whose number is several times as large, or as small, as that of every other."""
     numbers = [_NUMBER.fullmatch(row.cells[at]) for row in rows]
     values = sorted((float(number[1]), at) for at, number in enumerate(numbers) if number)

@@ -168,12 +168,13 @@ def _in_tables(texts: Iterable[_Text]) -> Iterator[OddHost]:
     """Cells of tables, of which the heading says what they are about."""
     for text in texts:
         for cell in odd_cells(text.lines):
-            cause = cause_of(cell.own, cell.usual, f"{cell.column} {cell.own}")
+            what = f"{cell.column} {cell.own}"
+            cause = cause_of(cell.own, cell.usual, what)
             if cause is not None and not (cause == "slow-network" and _larger(cell.own, cell.usual)):
-                host = short_name(cell.host)
-                ref = Ref(text.label, f"line {cell.line}", cell.text[:300], None, host)
-                usual = Ref(text.label, f"line {cell.peer_line}", cell.peer_text[:300])
-                yield OddHost(host, cause, ref, usual, cell.hosts, gpu=cell.gpu, what=f"{cell.column} {cell.own}")
+                host = short_name(cell.row.cells[0])
+                ref = Ref(text.label, f"line {cell.row.line}", cell.row.text[:300], None, host)
+                usual = Ref(text.label, f"line {cell.peer.line}", cell.peer.text[:300])
+                yield OddHost(host, cause, ref, usual, cell.hosts, gpu=cell.gpu, what=what)
 
 
 def _larger(own: str, usual: str) -> bool:

@@ -128,7 +128,7 @@ def _when(sign: Statement) -> float:
 def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
     signs = statements.first_to_fail(group)
     ranks = statements.ranks_of(signs) or (deaths.only_one_failed(case) if first else ())
-    everybody = not statements.unless_all(case, ranks) and bool(ranks)
+    everybody = statements.are_all(case, ranks)
     place = next((f" at {s.code}" for s in signs if s.code is not None), "")
     verb = "raised" if first else "also raised"
     who, rest = building.who(case, ranks, signs), building.others(case, ranks)

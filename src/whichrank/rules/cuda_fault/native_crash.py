@@ -87,7 +87,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     offered = (_SHM,) if number == 7 else (_HOOKED,) if between else ()
     claim = Claim(CODE, CAUSE, fix=_FIX, alternatives=offered, next=_NEXT)
     name = deaths.SIGNALS.get(number, f"signal {number}")
-    if number == deaths.ABORT and ranks and not statements.unless_all(case, ranks):
+    if number == deaths.ABORT and statements.are_all(case, ranks):
         message = f"All ranks ended themselves ({name}): something that they all met says why."
         return [building.about(building.found(case, claim, signs, message, Grade.HINTS, ()), Subject())]
     message = f"{building.who(case, ranks, signs)} crashed in native code ({name}){building.others(case, ranks)}."

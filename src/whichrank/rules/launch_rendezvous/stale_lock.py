@@ -29,7 +29,7 @@ While another process really builds, the wait is right and ends by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
 
 from msgspec.structs import replace
 
@@ -122,8 +122,7 @@ def _behind(later: Seen, seen: Seen) -> bool:
 
 def _of_some(case: Case, finding: Finding, sought: list[Seen]) -> Finding:
     """The finding about the hosts that wait, where the others looked for the same and have gone on."""
-    waiting = {(s.sign.ref.source, s.sign.host) for s in sought}
-    others = {(s.sign.ref.source, s.sign.host) for s in known_messages.seen(case, _SOUGHT)} - waiting
+    others = {_output(s) for s in known_messages.seen(case, _SOUGHT)} - {_output(s) for s in sought}
     hosts = {s.sign.host for s in sought}
     if not others or None in hosts:
         return finding
@@ -137,17 +136,18 @@ def _of_some(case: Case, finding: Finding, sought: list[Seen]) -> Finding:
 def _never_loaded(case: Case) -> list[Seen]:
     """The last words of the outputs that speak of extensions and end there; in one file of several hosts, of each."""
     sought = known_messages.seen(case, _SOUGHT)
-    last = {(s.sign.ref.source, s.sign.host): s.event.line for s in sought}
+    last = {_output(s): s.event.line for s in sought}
     told = [(s.ref.source, s.host, s.line) for s in case.sightings if _is_an_end(s)]
     told += [(e.ref.source, e.host, e.line) for e in case.events(Traceback, GroupInit, CommInit)]
     told += [(p.source, None, int(p.line[-1])) for p in case.progress if len(p)]
+    files = Counter(source for source, _ in last)
     over = {
-        (source, host)
-        for source, host in last
-        for at, whose, line in told
-        if at == source and line > last[source, host] and (whose == host or not _shared_by_hosts(last, source))
+        output
+        for output in last
+        for source, host, line in told
+        if line > last[output] and source == output[0] and (files[source] == 1 or host == output[1])
     }
-    waiting = [s for s in sought if (s.sign.ref.source, s.sign.host) not in over and not _went_on(case, s)]
+    waiting = [s for s in sought if _output(s) not in over and not _went_on(case, s)]
     if len(last) > 1 and not all(_went_on(case, s) for s in sought if s not in waiting):
         return []  # some of the others ended for another reason
     return waiting if len(waiting) > 1 or known_messages.stands_still(case) else []
@@ -157,6 +157,6 @@ def _is_an_end(message: KnownMessage) -> bool:
     return signatures()[message.signature].role in ("root", "activity")
 
 
-def _shared_by_hosts(outputs: Iterable[tuple[str, str | None]], source: str) -> bool:
-    """Whether several hosts speak in one file."""
-    return sum(at == source for at, _ in outputs) > 1
+def _output(seen: Seen) -> tuple[str, str | None]:
+    """The file, and the host where lines name it: several may print into one file."""
+    return seen.sign.ref.source, seen.sign.host

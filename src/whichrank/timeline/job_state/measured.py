@@ -142,8 +142,7 @@ def _odd_host(medians: Mapping[Member, float], quantity: Quantity, hosts: Mappin
         return ()
     by_host: dict[str, list[Member]] = defaultdict(list)
     for member in medians:
-        host = member.host or (hosts.get(member.ranks[0]) if member.ranks else None)
-        if host is None:
+        if (host := _host_of(member, hosts)) is None:
             return ()
         by_host[host].append(member)
     if len(by_host) < 2 or min(map(len, by_host.values())) < 2:
@@ -151,20 +150,19 @@ def _odd_host(medians: Mapping[Member, float], quantity: Quantity, hosts: Mappin
     ordered = sorted(by_host.values(), key=lambda members: min(medians[m] for m in members))
     slowest, rest = ordered[-1], [medians[m] for members in ordered[:-1] for m in members]
     nearest, typical = min(medians[m] for m in slowest), max(median(rest), _SHORTEST_MS)
-    far = nearest > _APART_LATELY * typical and nearest - typical > _CLEAR * max(
-        max(rest) - min(rest), _NOISE * typical
-    )
+    spread = max(max(rest) - min(rest), _NOISE * typical)
+    far = nearest > _APART_LATELY * typical and nearest - typical > _CLEAR * spread
     return tuple(slowest) if far else ()
+
+
+def _host_of(member: Member, hosts: Mapping[int, str]) -> str | None:
+    return member.host or (hosts.get(member.ranks[0]) if member.ranks else None)
 
 
 def _one_host(odd: Sequence[Member], all_of: Iterable[Member], hosts: Mapping[int, str]) -> bool:
     """Whether these are the members of one host, and no others are on it."""
-
-    def host(member: Member) -> str | None:
-        return member.host or (hosts.get(member.ranks[0]) if member.ranks else None)
-
-    theirs = {host(member) for member in odd}
-    others = {host(member) for member in all_of if member not in odd}
+    theirs = {_host_of(member, hosts) for member in odd}
+    others = {_host_of(member, hosts) for member in all_of if member not in odd}
     return len(theirs) == 1 and None not in theirs and not theirs & others and len(others) > 1
 
 

@@ -22,10 +22,8 @@ _SEVERAL = 2
 
 def not_shared(case: Case) -> tuple[str, dict[int, Statement]] | None:
     """Its path, and by rank who says so; None where no such file is missed, or rank 0 or its host misses it too."""
-    told = statements.said(case, *_WORDS)
-    told += statements.beside(told, [s.sign for s in known_messages.seen(case, "bare-exception")])
     missing: dict[str, dict[int, Statement]] = {}
-    for sign in told:
+    for sign in _told(case):
         path = path_in(sign)
         if path and sign.rank is not None:
             missing.setdefault(path, {}).setdefault(sign.rank, sign)
@@ -39,12 +37,16 @@ def not_shared(case: Case) -> tuple[str, dict[int, Statement]] | None:
 
 def in_local_folder(case: Case) -> tuple[str, Statement] | None:
     """A file that is missed in a folder which every host has for itself, in a job of several hosts, and who says so."""
-    told = statements.said(case, *_WORDS)
-    told += statements.beside(told, [s.sign for s in known_messages.seen(case, "bare-exception")])
-    local = [(path, sign) for sign in told if sign.rank is None and _LOCAL.match(path := path_in(sign))]
+    local = [(path, sign) for sign in _told(case) if sign.rank is None and _LOCAL.match(path := path_in(sign))]
     several = case.shows_many_hosts or any(layout.nodes > 1 for layout in case.layouts)
     several = several or bool(known_messages.seen(case, "told-several-hosts"))
     return local[0] if local and several else None
+
+
+def _told(case: Case) -> list[Statement]:
+    """All that says that a file is not there."""
+    told = statements.said(case, *_WORDS)
+    return told + statements.beside(told, [s.sign for s in known_messages.seen(case, "bare-exception")])
 
 
 def path_in(sign: Statement) -> str:

@@ -361,7 +361,12 @@ def ranks_of(signs: Iterable[Statement]) -> tuple[int, ...]:
 
 def unless_all(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:
     """Nobody where everybody is meant."""
-    return () if case.world > 1 and len(ranks) >= case.world else ranks
+    return () if are_all(case, ranks) else ranks
+
+
+def are_all(case: Case, ranks: tuple[int, ...]) -> bool:
+    """Whether these are all ranks of a job that has several."""
+    return case.world > 1 and len(ranks) >= case.world
 
 
 def only_hangs(case: Case) -> bool:

@@ -48,12 +48,12 @@ def test_a_line_of_output_without_a_fence_counts(tmp_path):
 @pytest.mark.parametrize(
     ("said", "cause"),
     [
-        ("The job crashes: we get a too many files open error after several epochs.", "fd-limit"),
+        ("The job crashes after a while with too many files open.", "fd-limit"),
         ("The training hangs when I call the method only in process 0.", "rank0-only-collective"),
         ("Multi-node training is slow: the image does not include the aws-ofi-nccl plugin.", "efa-provider-missing"),
         ("Training is stuck at its end, in dist.barrier().", "collective-desync"),
         (
-            "The job hangs: a rank that hits EOS returns from generation, the others enter another step.",
+            "The job hangs: one rank leaves its loop early, the others wait for another step.",
             "conditional-collective",
         ),
         ("Training is slow: the data loader is very slow.", "input-bound"),

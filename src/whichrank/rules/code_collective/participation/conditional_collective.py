@@ -78,7 +78,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         if not case.outline.loops and may_have_left(lineup, trouble):
             others += (Alternative("uneven-inputs", "it may have run out of data and left its loop"),)
     cause = CAUSE
-    if trouble.ranks and len(trouble.ranks) == 1 and _asks_for_the_rank(case, trouble):
+    if len(trouble.ranks) == 1 and _asks_for_the_rank(case, trouble):
         cause, others = _OF_ONE_RANK, (Alternative(CAUSE, "the others may have left it out"), *others)
     return Finding(
         code=CODE,
