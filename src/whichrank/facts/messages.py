@@ -79,6 +79,8 @@ class Signature(NamedTuple):
     fix: str
     source: str
     examples: tuple[str, ...]
+    ahead: int = 0
+    """How many minutes later what it announces may come: until then the job goes on."""
 
     @property
     def shape(self) -> re.Pattern[str]:
@@ -288,6 +290,7 @@ def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
             meaning=known.pop("meaning"),
             fix=known.pop("fix", "") or " ".join(fixes.fix(fields.get("cause", ""))),
             source=known.pop("source"),
+            ahead=int(known.pop("ahead", "0")),
         )
     except KeyError as error:
         needed = (*_NEEDED, "example") if "pattern" in fields else _NEEDED

@@ -114,6 +114,8 @@ class _Weighed(tuple[Finding, ...]):
             if earlier:
                 best = min(earlier, key=lambda f: (f.onset_ns, *self.order(f)))
         best = min((f for f in self if _says_more(f, best)), key=self.order, default=best)
+        if _is_guess_about_nobody(best):
+            best = min((f for f in self if _made_others_wait(f)), key=self.order, default=best)
         if best.cause == "straggler" or _is_end_of_all(best) or _gave_up_slow(best):
             found = (best,) if best.cause == "straggler" else (f for f in self if f.cause == "straggler")
             late = {f.subject.ranks for f in found if f.subject.ranks}
@@ -166,6 +168,16 @@ def _is_end_of_all(finding: Finding) -> bool:
 def _was_seen_to_hang(finding: Finding) -> bool:
     """Whether somebody looked at the ranks and one of them held up the others: that is why the job was ended."""
     return finding.category == "hang" and finding.kind in ("stacks", "records") and bool(finding.subject.ranks)
+
+
+def _is_guess_about_nobody(finding: Finding) -> bool:
+    return finding.category == "hang" and finding.grade is Grade.HINTS and not _names(finding)
+
+
+def _made_others_wait(finding: Finding) -> bool:
+    """Whether it names who is so much later than the others that they may have timed out for it."""
+    drastic = finding.category == "slow" and finding.severity == "error"
+    return drastic and finding.grade >= Grade.SUPPORTS and bool(finding.subject.ranks)
 
 
 def _gave_up_slow(finding: Finding) -> bool:

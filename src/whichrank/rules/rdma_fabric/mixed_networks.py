@@ -11,7 +11,7 @@ kinds fails, or never ends. With fewer adapters every ring runs at the speed of 
 
 ## How it decides
 By the network that each process names in NCCL's log. At least two processes name RDMA, and the hosts that name sockets
-are fewer. Adapters are counted where all other hosts have the same number of them.
+are fewer. A library that libibverbs can't load on those hosts, and on none that uses RDMA, is why. Adapters are counted where all other hosts have the same number of them.
 
 ## Example
     gpu-a04:31032:31032 [0] NCCL INFO Using network IB
@@ -30,13 +30,17 @@ from __future__ import annotations
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.nccl import NcclProcess
+from whichrank.rules import building
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.job_state import known_messages
 from whichrank.timeline.job_state.outcome import observed
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "RDMA213"
 CAUSE = "ib-device-not-exposed"
 
+_NO_LIBRARY = "ib-missing-userspace"
 _SOCKETS = "Socket"
 _OFF = {"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("Socket", "socket", "SOCKET")}
 
@@ -92,6 +96,8 @@ def _finding(case: Case, odd: list[str], rest: list[str], told: dict[str, list[N
     process, other = told[odd[0]][0], told[rest[0]][0]
     seen = observed(case)
     name = _switched_off(odd, rest, told)
+    if not name and (why := _lacking_there_alone(case, odd, rest)):
+        return _lacking(case, why, odd, rest, other)
     alternatives = (Alternative("wrong-environment", "RDMA may be switched off there by a variable"),)
     where = ", ".join(odd[:4])
     because = f": {name} is set there alone" if name else ""
@@ -113,6 +119,37 @@ def _finding(case: Case, odd: list[str], rest: list[str], told: dict[str, list[N
             NextStep("ibv_devinfo; ls /dev/infiniband", "shows whether that host has RDMA devices", (CAUSE,), "none"),
         ),
         fix=(f"Unset {name.split('=')[0]} on {where}, or set it alike on all hosts.",) if name else fix,
+    )
+
+
+def _lacking_there_alone(case: Case, odd: list[str], rest: list[str]) -> list[Statement]:
+    """What libibverbs says that it lacks, on these hosts and on none that works."""
+    missing = known_messages.of_cause(case, _NO_LIBRARY, ("root",))
+    elsewhere = {_words(s.sign) for s in missing if s.sign.host and short_name(s.sign.host) in rest}
+    mine = [s.sign for s in missing if s.sign.host and short_name(s.sign.host) in odd]
+    return [sign for sign in mine if _words(sign) not in elsewhere]
+
+
+def _words(sign: Statement) -> str:
+    """What it says, without the process that says it."""
+    at = sign.text.find("libibverbs")
+    return sign.text[max(at, 0) :]
+
+
+def _lacking(case: Case, why: list[Statement], odd: list[str], rest: list[str], other: NcclProcess) -> Finding:
+    where, seen = ", ".join(odd[:4]), observed(case)
+    return Finding(
+        code=CODE,
+        cause=_NO_LIBRARY,
+        category=seen if seen in ("hang", "crash") else "slow",
+        severity="error" if seen in ("hang", "crash") else "warning",
+        grade=Grade.SUPPORTS,
+        subject=Subject(hosts=tuple(odd)),
+        message=f"NCCL uses sockets on {where}, and {other.network} on the other {len(rest)} hosts: the library for the "
+        f"RDMA adapter is missing there alone: {building.short(_words(why[0]))}.",
+        evidence=(why[0].ref, _ref(other)),
+        alternatives=(Alternative(CAUSE, "it may have no RDMA devices either"),),
+        fix=(f"Install the same RDMA user space (rdma-core, ibverbs-providers) on {where} as on the other hosts.",),
     )
 
 

@@ -38,6 +38,8 @@ from whichrank.timeline.job_state.measured import Outlier
 
 CODE = "SLOW112"
 CAUSE = "straggler"
+_DRASTIC = 3
+"""Who needs this many times what the others need can make them time out."""
 _TELLING = {"data": 0, "work": 0, "step": 1, "rate": 2, "wait": 3}
 
 
@@ -69,12 +71,15 @@ def _finding(case: Case, best: Outlier, agreeing: Sequence[Outlier]) -> Finding:
         code=CODE,
         cause=cause,
         category="slow",
-        severity="warning",
+        severity="error" if plain and _is_drastic(best) else "warning",
         grade=Grade.SUPPORTS if plain else Grade.HINTS,
         kind="timing",
         subject=Subject(ranks=ranks, hosts=on if whole else ()),
-        message=f"{who[0].upper()}{who[1:]} stands out in {best.name}: {best.theirs:g} against {best.typical:g} of "
-        f"the others{waits}.",
+        message=f"{who[0].upper()}{who[1:]} stands out in {best.name}: {best.told()} the others{waits}.",
         evidence=tuple(ref for outlier in (best, *(o for o in agreeing if o is not best)) for ref in outlier.refs)[:6],
         fix=fix(cause),
     )
+
+
+def _is_drastic(late: Outlier) -> bool:
+    return late.quantity in ("data", "work", "step") and late.theirs >= _DRASTIC * late.typical

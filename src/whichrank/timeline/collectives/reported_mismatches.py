@@ -18,6 +18,8 @@ from whichrank.timeline.job_state.statements import Statement, statement
 
 _BUCKET = 1_000_000
 """Elements: the first bucket of DDP holds 1 MiB, others 25."""
+_NEARLY = 1000
+"""The part of a buffer by which two differ that hold the same layers, one of them of another size: a longer vocabulary."""
 ELSEWHERE = 1000
 """Times: ranks that bring so different amounts are not in the same call of the program."""
 _SAME_SIZE = (
@@ -166,9 +168,11 @@ def is_rank0_apart(found: Mismatch) -> bool:
 
 
 def are_buckets(found: Mismatch) -> bool:
-    """Whether these are flat gradient buffers of DDP: reductions of one long dimension."""
-    flat = all(value.isdecimal() and int(value) >= _BUCKET for value in found.brought.values())
-    return found.aspect == "shape" and "ALLREDUCE" in found.op and flat
+    """Whether these are flat gradient buffers of different parts of the model: reductions of one long dimension."""
+    if found.aspect != "shape" or "ALLREDUCE" not in found.op:
+        return False
+    lengths = [int(value) if value.isdecimal() else 0 for value in found.brought.values()]
+    return min(lengths) >= _BUCKET and (max(lengths) - min(lengths)) * _NEARLY >= max(lengths)
 
 
 def told(case: Case, found: Mismatch) -> str:

@@ -44,6 +44,12 @@ class Outlier(Struct, frozen=True):
     """Measurements of each."""
     refs: tuple[Ref, ...]
 
+    def told(self) -> str:
+        """`3.2 times that of`; the lines quoted beside it have the values with their units."""
+        if self.typical <= 0:
+            return f"{self.theirs:g} against {self.typical:g} of"
+        return f"{self.theirs / self.typical:.3g} times that of"
+
 
 class Split(Struct, frozen=True):
     """Replicas whose checksums differ from the first such step on; `members` is the minority, empty without one."""

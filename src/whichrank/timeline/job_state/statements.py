@@ -280,7 +280,7 @@ def survived(case: Case, event: Event) -> bool:
 
 def dismissed(case: Case, event: Event) -> bool:
     """Whether an event is no cause: training went on, and it is not what one rank alone said before it failed first."""
-    if not survived(case, event) or _spoils_results(event):
+    if not survived(case, event) or _spoils_results(event) or _came_true(case, event):
         return False
     rank = told_rank(event)
     return rank not in case.first_to_fail or case.index.said_by[_same(event)] != {rank}
@@ -290,6 +290,16 @@ def _spoils_results(event: Event) -> bool:
     """Whether it tells of wrong numbers: a job goes on with those."""
     cause = signatures()[event.signature].cause if isinstance(event, KnownMessage) else ""
     return cause in causes() and causes()[cause].usual_category == "corruption"
+
+
+def _came_true(case: Case, event: Event) -> bool:
+    """Whether it announced what then came: a job works on in an instance that the cloud takes back in two minutes."""
+    minutes = signatures()[event.signature].ahead if isinstance(event, KnownMessage) else 0
+    if not minutes or event.about_ns is None:
+        return False
+    until = event.about_ns + minutes * 60_000_000_000
+    ended = (failure.about_ns for kind in _ENDINGS for failure in case.events(kind))
+    return any(time is not None and event.about_ns < time <= until for time in ended)
 
 
 def _same(event: Event) -> object:

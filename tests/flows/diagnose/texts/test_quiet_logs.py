@@ -9,9 +9,8 @@ from tests.evidence_at import unpacked
 from whichrank.flows.diagnose.pipeline import diagnose
 
 FOLDERS = sorted((unpacked("logs_quiet.tar.xz") / "logs_quiet").iterdir())
-MISSED = {"r18-16-imagenet-two-vms", "r19-10-mpi-bert-hang", "r19-16-flatddp-allreduce-hang", "r21-16-whisper-ray"}
-"""The cause is not found: workers that fit one of two hosts only, one of many drivers that are not there, gradients of
-another length, an instance that the cloud takes back minutes later."""
+MISSED = {"r18-16-imagenet-two-vms", "r19-10-mpi-bert-hang"}
+"""The cause is not found: workers that fit one of two hosts only, one of many drivers that are not there."""
 ENDED_ALIKE = {"r19-23-absl-wav2vec-pace"}
 """The cause stands beside what all ranks did in the end."""
 

@@ -9,7 +9,8 @@ text alone, an expert, an optional head) produces others, and its next bucket ha
 
 ## How it decides
 `TORCH_DISTRIBUTED_DEBUG=DETAIL` reports different shapes for one all-reduce or reduce-scatter, and both are flat
-tensors of at least a million elements: data is not reduced in that form, gradients are. The minority is named.
+tensors of at least a million elements: data is not reduced in that form, gradients are. Lengths that differ by less
+than a thousandth are the same layers, one of another size: that is `size-mismatch`. The minority is named.
 
 ## Example
 `OpType=ALLREDUCE, TensorShape=[195812480] …, but Rank 0 is running … TensorShape=[51123456]`
