@@ -71,7 +71,32 @@ SENT = (
     "Last error:",
     "ncclSocketInit: connecting to address  with family 1 is neither AF_INET(2) nor AF_INET6(10)",
 )
+TOO_MANY = "UserWarning: This DataLoader will create 12 worker processes in total. Our suggested max number of worker in current system is 4\n"
+
+
+def timings(host: str, first: int, fetch: float) -> str:
+    """Four lines of each of four ranks of a host."""
+    ranks = range(first, first + 4)
+    started = "".join(
+        info(f"comm 0x55 rank {r} nranks 8 cudaDev {r % 4} - Init COMPLETE", host, 100 + r) for r in ranks
+    )
+    return started + "".join(
+        f"[rank {r}] last 100: total 47.1s  fetch {fetch + r / 100}s  sync 1.0s\n" for r in 4 * [*ranks]
+    )
+
+
+def network(host: str, name: str, *before: str) -> str:
+    return "".join(before) + info(f"Using network {name}", host, 100)
+
+
+LIBRARY = "{}: libibverbs: Warning: couldn't load driver '{}': {}: cannot open shared object file\n"
+NO_DEVICE = info("NET/IB : No device found.")
+
 FIRE: list[tuple[str, str, texts.Files]] = [
+    ("SLOW209", "one of two hosts", {"node1.log": timings("node1", 0, 1.0), "node2.log": TOO_MANY + timings("node2", 4, 41.0)}),
+    ("RDMA213", "a library that one host lacks", {f"node{n}.log": network(f"node{n}", "Socket" if n == 2 else "IB") for n in (1, 2, 3)}),
+    ("RDMA214", "named by NCCL", {"a.log": info("NCCL_IB_HCA set to mlx5_0:1,mlx5_1:1") + NO_DEVICE}),
+    ("RDMA214", "named in the launch", {"a.log": "NCCL_IB_HCA=mlx5_0 torchrun train.py\n" + NO_DEVICE}),
     ("RDMA155", "MTUs of queue pairs", {"a.log": queue("node1", 3) + queue("node2", 5) + REFUSED}),
     ("SLOW208", "load on 80 CPUs", {"a.txt": "CPU(s):              80\n 16:20:41 up 31 days,  3 users,  load average: 604.12, 588.30, 571.07\n"}),
     ("SLOW208", "load alone", {"a.txt": "top - 11:20:31 up 12 days, load average: 1381.22, 1377.90, 1340.07\n"}),
@@ -200,6 +225,12 @@ FIRE: list[tuple[str, str, texts.Files]] = [
 ]  # fmt: skip
 
 STILL: list[tuple[str, str, texts.Files]] = [
+    ("SLOW209", "both hosts", {"node1.log": TOO_MANY + timings("node1", 0, 1.0), "node2.log": TOO_MANY + timings("node2", 4, 41.0)}),
+    ("SLOW209", "the other host is late", {"node1.log": TOO_MANY + timings("node1", 0, 1.0), "node2.log": timings("node2", 4, 41.0)}),
+    ("SLOW209", "nobody is late", {"node1.log": timings("node1", 0, 1.0), "node2.log": TOO_MANY + timings("node2", 4, 1.0)}),
+    ("RDMA214", "nobody asks for RDMA", {"a.log": NO_DEVICE}),
+    ("RDMA214", "all but some", {"a.log": info("NCCL_IB_HCA set to ^mlx5_0") + NO_DEVICE}),
+    ("RDMA214", "found on another host", {"a.log": info("NCCL_IB_HCA set to mlx5_0:1") + NO_DEVICE + info("NET/IB : Using [0]mlx5_0:1/IB", "node2")}),
     ("SLOW208", "busy, not overloaded", {"a.txt": "CPU(s):              80\n 16:20:41 up 31 days,  3 users,  load average: 91.12, 88.30, 71.07\n"}),
     ("SLOW208", "unknown machine", {"a.txt": "load average: 191.12, 188.30, 171.07\n"}),
     ("SLOW206", "each its own", {"a.txt": "".join(f"pid {1993574 + n}'s current affinity list: {n}\n" for n in range(4))}),
@@ -634,3 +665,22 @@ def test_a_task_that_slurm_gives_far_fewer_cpus(tmp_path, odd, named):
     )
     found = judged("SLOW206", texts.case_of(texts.write(tmp_path, {"job.out": said})))
     assert tuple(host for f in found for host in f.subject.hosts) == named
+
+
+@pytest.mark.parametrize(
+    ("drivers", "cause"),
+    [
+        ({1: ["libefa"], 2: ["libefa", "libmlx5"], 3: ["libefa"]}, "ib-missing-userspace"),
+        ({1: ["libefa"], 2: ["libefa"], 3: ["libefa"]}, "ib-device-not-exposed"),
+        ({1: [], 2: [], 3: []}, "ib-device-not-exposed"),
+    ],
+)
+def test_a_library_that_is_missing_where_sockets_are_used_alone(tmp_path, drivers, cause):
+    said = {
+        f"node{n}.log": network(
+            f"node{n}", "Socket" if n == 2 else "IB", *(LIBRARY.format(f"node{n}", name, name) for name in names)
+        )
+        for n, names in drivers.items()
+    }
+    (found,) = judged("RDMA213", texts.case_of(texts.write(tmp_path, said)))
+    assert (found.cause, found.subject.hosts) == (cause, ("node2",))

@@ -86,9 +86,10 @@ def _category(case: Case, claim: Claim) -> Category:
     """What the claim makes of the job, unless the job itself shows that it only hangs or is only slow."""
     if claim.category != "crash":
         return claim.category
-    if only_hangs(case):
-        return "hang"
     usual = causes()[claim.cause].usual_category if claim.cause in causes() else ""
+    # What a check of torch's ended was searched for with that check because the job hung.
+    if only_hangs(case) or (usual == said_category(case) == "hang"):
+        return "hang"
     unharmed = usual == "slow" and not failures(case) and said_category(case) != "crash"
     return "slow" if unharmed else "crash"
 

@@ -30,12 +30,13 @@ def read(item: Item) -> Reading:
     if item.size > _LARGEST:
         return Reading([], "ignored", "too long for a ticket")
     text = item.read()
-    lines = text.decode("utf-8", "replace").split("\n")
+    words = text.decode("utf-8", "replace")
+    lines = words.split("\n")
     code = set(_defined(lines))
     if item.label.lower().endswith(DOCUMENTS):  # in other texts what is indented need not be a quotation
         code |= Quotations().lines(Chunk(bytearray(text + bytes(PADDING)), len(text), 0, 1))
     quoted = [(at + 1, line) for at, line in enumerate(lines) if at in code]
-    clues = clues_of(item.label, quoted) or apart(item.label, quoted)
+    clues = clues_of(item.label, quoted, words) or apart(item.label, quoted)
     return Reading(list(clues), "complete" if clues else "ignored", "" if clues else "no code with a clue in it")
 
 

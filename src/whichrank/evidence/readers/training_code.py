@@ -64,8 +64,14 @@ _PROCESS = re.compile(r"\b(?:process_id|rank|task_index|host_id) ?= ?(?P<number>
 _LEAVES = re.compile(r"return\b|continue\b")
 _DEFINES = re.compile(r"(?:async )?def |class |@")
 _OPENED_IF = re.compile(r"(?:if|elif)\b[^#\n]{0,80}\($")
-_SHARDED = re.compile(r"FSDP|fully_shard|FULL_STATE_DICT|StateDictType|FullyShardedDataParallel")
-_TAKES_STATE = re.compile(r"\.(?P<name>(?:optim_)?state_dict)\s{0,2}\(")
+_SHARDED = re.compile(
+    r"FSDP|fully_shard|FULL_STATE_DICT|StateDictType|FullyShardedDataParallel"
+    r"|(?i:\bzero[-_ ]?(?:stage[-_ ]?)?3\b|\bstage[\"']?[-_ :=]{0,3}3\b)"
+)
+_GATHERS = re.compile(
+    r"\.(?P<state>(?:optim_)?state_dict)\s{0,2}\(|(?<![\w.])(?:self\.)?(?P<forward>model|model_engine|engine)\s{0,2}\("
+)
+"""What gathers the parameters of a sharded model from all ranks: its state, its forward pass."""
 _P2P = re.compile(r"\b(?P<name>isend|irecv|send|recv)\s{0,2}\(")
 _P2P_OWNER = re.compile(r"(?:dist|distributed)\.(?:i?send|i?recv)\s{0,2}\(|\b(?:isend|irecv)\s{0,2}\(")
 _WORK = re.compile(
@@ -90,10 +96,10 @@ def read(item: Item) -> Reading:
     return Reading(list(clues), "complete", "" if clues else "no collective under a condition on the rank")
 
 
-def clues_of(label: str, numbered: Iterable[tuple[int, str]]) -> list[CodeClue]:
-    """The same for lines of code with their numbers."""
+def clues_of(label: str, numbered: Iterable[tuple[int, str]], around: str = "") -> list[CodeClue]:
+    """The same for lines of code with their numbers, and the text that they stand in."""
     lines = _joined([_Line(number, text[:_LONGEST]) for number, text in numbered if text.strip()])
-    sharded = any(_SHARDED.search(line.text) for line in lines)
+    sharded = bool(_SHARDED.search(around)) or any(_SHARDED.search(line.text) for line in lines)
     return _Reader(label, [line for line in lines if not line.text.startswith("#")], sharded=sharded).clues()[:_MOST]
 
 
@@ -215,7 +221,7 @@ class _Reader:
         for line, text in body:
             calls = [(m.start(), m["name"], False) for m in _COLLECTIVE.finditer(text)]
             if self._sharded:
-                calls += [(m.start(), m["name"], False) for m in _TAKES_STATE.finditer(text)]
+                calls += [(m.start(), m["state"] or m["forward"], False) for m in _GATHERS.finditer(text)]
             if _P2P_OWNER.search(text):
                 calls += [(m.start(), m["name"], True) for m in _P2P.finditer(text)]
             branch.calls += [(name, line, p2p) for _, name, p2p in sorted(calls)]

@@ -9,7 +9,8 @@ back.
 
 ## How it decides
 The scheduler's own words, the signal that `whichrank run` received under a scheduler (with the job's time limit, where
-that is known), or the elastic agent's `Received … death signal`. What ranks print after that (SIGTERM,
+that is known), or the elastic agent's `Received … death signal` or `closing signal SIGHUP` (after a failure it sends
+SIGTERM). What ranks print after that (SIGTERM,
 KeyboardInterrupt, lost connections) follows from it. Nobody is accused, unless only some hosts were told to end and
 others failed: then those hosts and their ranks are named. So is a pod that was evicted, or the node whose agent evicted
 it. A job that is ended because it hangs has another cause, and that one comes first; where nothing but the agent's
@@ -55,6 +56,10 @@ _CLAIM = Claim(
     ),
 )
 _STOOD_STILL = Alternative("collective-stalled", "nobody says why it was ended: it may have stood still before")
+_HANG_UP = 1
+_KEEP_RUNNING = (
+    "Its terminal or ssh session ended: start it in tmux or screen, with nohup and &, or as a job of a scheduler.",
+)
 _TIMES, _PAUSE = 4, 2
 """Of progress that tell its pace, and how many times the longest pause it may have been silent."""
 _EVICTED = "k8s-evicted"
@@ -79,6 +84,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = statements.first_to_fail([statements.statement(case, event) for event in ends])
     found = building.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends)}.", Grade.PROVES)
     found = _of_some_hosts(case, found, signs)
+    if all(isinstance(e, ElasticSignal) and e.signal_number == _HANG_UP for e in ends):
+        return [replace(found, fix=_KEEP_RUNNING)]
     if found.subject.hosts or not all(isinstance(e, ElasticSignal) for e in ends) or _at_work_until(case, signs):
         return [found]
     return [replace(found, grade=Grade.HINTS, alternatives=(_STOOD_STILL,))]

@@ -11,7 +11,8 @@ kinds fails, or never ends. With fewer adapters every ring runs at the speed of 
 
 ## How it decides
 By the network that each process names in NCCL's log. At least two processes name RDMA, and the hosts that name sockets
-are fewer. A library that libibverbs can't load on those hosts, and on none that uses RDMA, is why. Adapters are counted where all other hosts have the same number of them.
+are fewer. A library that libibverbs can't load on those hosts, and on none that uses RDMA, is why. Adapters are counted
+where all other hosts have the same number of them.
 
 ## Example
     gpu-a04:31032:31032 [0] NCCL INFO Using network IB
@@ -145,7 +146,7 @@ def _lacking(case: Case, why: list[Statement], odd: list[str], rest: list[str], 
         severity="error" if seen in ("hang", "crash") else "warning",
         grade=Grade.SUPPORTS,
         subject=Subject(hosts=tuple(odd)),
-        message=f"NCCL uses sockets on {where}, and {other.network} on the other {len(rest)} hosts: the library for the "
+        message=f"NCCL uses sockets on {where}, and {other.network} on the other {len(rest)} hosts: a library for the "
         f"RDMA adapter is missing there alone: {building.short(_words(why[0]))}.",
         evidence=(why[0].ref, _ref(other)),
         alternatives=(Alternative(CAUSE, "it may have no RDMA devices either"),),

@@ -19,7 +19,7 @@ from whichrank.timeline.job_state.statements import Statement, statement
 _BUCKET = 1_000_000
 """Elements: the first bucket of DDP holds 1 MiB, others 25."""
 _NEARLY = 1000
-"""The part of a buffer by which two differ that hold the same layers, one of them of another size: a longer vocabulary."""
+"""The part of a buffer by which two differ that hold the same layers, one of another size: a longer vocabulary."""
 ELSEWHERE = 1000
 """Times: ranks that bring so different amounts are not in the same call of the program."""
 _SAME_SIZE = (

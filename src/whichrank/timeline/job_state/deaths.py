@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 
 KILL, TERMINATE, ABORT = 9, 15, 6
 NATIVE = (11, 7, 4, 8)
-SIGNALS = {2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    15: "SIGTERM",
+}
 _SLACK_NS = 2_000_000_000
 """The agent's table holds whole seconds."""
 _APART_NS = 200_000_000
@@ -97,8 +108,13 @@ def _ranks(case: Case, event: ElasticFailure | ProcessExit) -> Iterable[int | No
 
 def ended_from_outside(case: Case) -> list[Event]:
     """Words of a scheduler that ends the job, and of an agent that was told to end."""
-    told = [e for e in case.events(ElasticSignal) if e.what == "death"]
+    told = [e for e in case.events(ElasticSignal) if e.what == "death" or _passed_on(e)]
     return [*case.events(JobEnded), *told]
+
+
+def _passed_on(event: ElasticSignal) -> bool:
+    """Whether an agent ends its workers by a signal that it received itself: after a failure it sends SIGTERM."""
+    return event.what == "closing" and event.signal in ("SIGHUP", "SIGINT", "SIGQUIT")
 
 
 def follows_the_end(case: Case, found: Statement) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,73 @@ def test_a_title_that_cites_a_message_says_that_it_hangs(tmp_path):
     title = '# At validation "Some NCCL operations have failed or timed out. Due to the asynchronous nature"\n'
     found = verdict(tmp_path, title + "\nThat is after each epoch, I use 4 GPUs.\n")
     assert (found.category, found.cause) == ("hang", "rank-stuck-in-evaluation")
+
+
+CLOSING = "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process {} closing signal {}\n"
+
+
+@pytest.mark.parametrize(
+    ("signal", "cause", "least"),
+    [("SIGHUP", "job-ended-from-outside", 0.9), ("SIGINT", "job-ended-from-outside", 0.5), ("SIGTERM", "unknown", 0)],
+)
+def test_an_agent_that_passes_a_signal_on_received_it(tmp_path, signal, cause, least):
+    said = "".join(CLOSING.format(pid, signal) for pid in (4711, 4712))
+    found = verdict(tmp_path, f"After an hour of training:\n```\n{said}```\n")
+    assert found.cause == cause
+    assert found.confidence >= least
+
+
+FORWARD = (
+    "```\nfor step, batch in enumerate(loader):\n    if step % 10 == 0 and {}:\n        out = model(**batch)\n```\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "condition", "cause"),
+    [
+        ("ZeRO-3", "args.global_rank == 0", "rank0-only-collective"),
+        ("FSDP", "rank == 0", "rank0-only-collective"),
+        ("ZeRO-1", "rank == 0", "unknown"),
+        ("FSDP", "args.debug", "unknown"),
+    ],
+)
+def test_the_forward_pass_of_a_sharded_model_on_rank_0_alone(tmp_path, model, condition, cause):
+    said = f"# My job with {model} hangs after some steps\n\nThe loop:\n{FORWARD.format(condition)}"
+    assert verdict(tmp_path, said).cause == cause
+
+
+MIXED = (
+    "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: "
+    "CollectiveFingerPrint(SequenceNumber=9, OpType=BROADCAST, TensorShape=[1], TensorDtypes=Long)\n"
+)
+
+
+@pytest.mark.parametrize(("title", "category"), [("Deadlock with other keys", "hang"), ("An error", "crash")])
+def test_a_check_that_ends_what_hung_without_it(tmp_path, title, category):
+    said = f'# {title} on the ranks\n```\nTraceback (most recent call last):\n  File "a.py", line 3, in f\n{MIXED}```\n'
+    assert verdict(tmp_path, said).category == category
+
+
+NOTICE = (
+    "2026-01-03 05:25:39 INF Requesting instance drain event-id=spot-itn-1 instance-id=i-0f1 kind=SPOT_ITN "
+    "node-name=ip-10-0-3-15.ec2.internal\n"
+)
+
+
+@pytest.mark.parametrize(("fails_after_s", "told"), [(100, True), (3600, False)])
+def test_a_notice_that_comes_true_later(tmp_path, fails_after_s, told):
+    def stamp(seconds: int) -> str:
+        return (datetime(2026, 1, 3, 5, 25, 39, tzinfo=timezone.utc) + timedelta(seconds=seconds)).isoformat(" ")
+
+    steps = "".join(f"{stamp(s)} INFO step {s} loss 1.{s % 10}\n" for s in range(2, fails_after_s, 2))
+    failed = (
+        f"{stamp(fails_after_s)} ERROR rank 3 failed\nTraceback (most recent call last):\n"
+        '  File "/srv/train.py", line 71, in step\n    dist.all_reduce(loss)\n'
+        "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error\n"
+        "Last error:\nsocketProgress: Connection closed by remote peer ip-10-0-3-15.ec2.internal<40122>\n"
+    )
+    file = tmp_path / "train.log"
+    file.write_text(NOTICE + steps + failed)
+    found = diagnose([file], jobs=1).verdict
+    assert (found.cause == "job-ended-from-outside") is told
+    assert not told or found.culprits.hosts == ("ip-10-0-3-15.ec2.internal",)

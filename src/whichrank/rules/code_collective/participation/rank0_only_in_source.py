@@ -62,8 +62,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if _rank0_is_odd(case):
         found = building.found(case, _CLAIM, signs, message, Grade.PROVES, (0,))
         return [replace(found, subject=Subject(ranks=(0,), code=place))]
-    found = building.found(case, _CLAIM, signs, message, Grade.SUPPORTS if len(guarded) == 1 else Grade.HINTS)
-    return [building.about(found, Subject(code=place))]
+    # The first process of every host is no single rank.
+    ranks = (0,) if len(guarded) == 1 and "local" not in clue.guard.lower() else ()
+    found = building.found(case, _CLAIM, signs, message, Grade.SUPPORTS if len(guarded) == 1 else Grade.HINTS, ranks)
+    return [building.about(found, Subject(ranks=ranks, code=place))]
 
 
 def _rank0_is_odd(case: Case) -> bool:
