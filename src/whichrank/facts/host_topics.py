@@ -22,7 +22,15 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("shm-too-small", re.compile(r"(?i)/dev/shm\b|\bshm(?:[-_ ]size)?\b")),
     (
         "mtu-mismatch",
-        re.compile(r"(?i)\bmtu\b|\bping(?:\d{4})?\b.*(?:-s \d{4}|-M do)\b(?:.*\b(?:loss|lost)\b)?|\bjumbo\b"),
+        re.compile(
+            r"(?i)\b(?:path[-_ ]?|p)?mtu\b|\bping(?:\d{4})?\b.*(?:-s \d{4}|-M do)\b(?:.*\b(?:loss|lost)\b)?|\bjumbo\b"
+        ),
+    ),
+    ("disk-full", re.compile(r"(?i)\buse(?:d)?[ _]?%.{0,3}\b(?:9[89]|100)(?:%|\b)|\bdisk full\b")),
+    ("hostname-resolution", re.compile(r"\b127\.0\.1\.1\b")),
+    (
+        "replica-divergence",
+        re.compile(r"(?i)\b(?:resum|restor|load)\w{0,4}\b.{0,80}(?:ckpt|checkpoint|snapshot|step)\S{0,80}"),
     ),
     ("driver-mismatch", re.compile(r"(?i)\bdriver(?:_\w{1,20})?\b")),
     ("gdr-disabled", re.compile(r"(?i)\bgpu ?direct\b|\bgdr\b|\bnv_?peer_?mem\b|\bnvidia[-_]peermem\b")),

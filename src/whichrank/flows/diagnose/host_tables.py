@@ -50,23 +50,32 @@ def odd_cells(lines: Sequence[tuple[int, str]]) -> Iterator[OddCell]:
     at = 0
     while at < len(lines):
         heading = _HEADING.fullmatch(lines[at][1].rstrip())
-        columns = _split(heading["head"], _separator(heading["head"])) if heading else []
         at += 1
-        if heading is not None and len(columns) >= _COLUMNS:
-            rows = _rows(lines[at : at + _MOST], heading["prefix"].strip(), columns, _separator(heading["head"]))
-            at += len(rows)
-            yield from _odd(columns, rows)
+        if heading is None:
+            continue
+        for separator in _separators(heading["head"]):
+            columns = _split(heading["head"], separator)
+            rows = _rows(lines[at : at + _MOST], heading["prefix"].strip(), columns, separator)
+            if len(columns) >= _COLUMNS and len(rows) >= _ROWS:
+                at += len(rows)
+                yield from _odd(columns, rows)
+                break
 
 
-def _separator(head: str) -> re.Pattern[str]:
+def _separators(head: str) -> Iterator[re.Pattern[str]]:
+    """What may stand between the columns, the likeliest first: names of columns may be of several words."""
     for mark in ("|", "\t", ","):
         if head.count(mark) >= _COLUMNS - 1:
-            return re.compile(rf"\s*{re.escape(mark)}\s*")
-    return re.compile(r"\s{2,}" if len(re.findall(r"\S\s{2,}\S", head)) >= _COLUMNS - 1 else r"\s+")
+            yield re.compile(rf"\s*{re.escape(mark)}\s*")
+            return
+    if len(re.findall(r"\S\s{2,}\S", head)) >= _COLUMNS - 1:
+        yield re.compile(r"\s{2,}")
+    yield re.compile(r"\s+")
 
 
 def _split(line: str, separator: re.Pattern[str]) -> list[str]:
-    return separator.split(line.strip().strip("|").strip())
+    # `df` is the one tool that everybody runs whose heading has a column of two words.
+    return separator.split(line.strip().strip("|").strip().replace("Mounted on", "Mounted"))
 
 
 def _rows(

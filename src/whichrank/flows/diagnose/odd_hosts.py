@@ -39,6 +39,8 @@ _FIRST_WORDS, _LAST_WORDS = 4, 12
 _SHAPE = 120
 """Characters of a line, without its numbers, by which lines of two files are the same."""
 _SETTING = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=\S{1,200}")
+_OF_THIS_RANK = re.compile(r"(?i)(?<=rank)[-_:= ]?\d{1,6}")
+"""Files and shards that each rank has for itself."""
 _OF_RANKS = re.compile(r"(?i)rank|gpu|cuda|attempt|step|epoch|std(?:out|err)")
 """What has a number and is no host."""
 _PROCESS = re.compile(
@@ -59,6 +61,7 @@ _NAMED = re.compile(r"(?P<before>[\[(<]{0,2})(?P<name>[A-Za-z][\w.-]{1,62})(?P<b
 _VERSION = re.compile(r"\((\d{1,3}), (\d{1,3}), (\d{1,3})\)")
 _COUNTED = re.compile(r"\d+")
 _NUMBER = re.compile(r"\W*(\d+(?:\.\d+)?)[A-Za-z%/]{0,6}\W*")
+_ADDRESS, _LOOPBACK = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}"), re.compile(r"127(?:\.\d{1,3}){3}")
 _PATH = re.compile(r"/(?!dev/)[\w.-]{2,}(?:/[\w.-]+)*[:,]?")
 _ERROR = re.compile(r"(?:Error|Exception)\b|(?i:\b(?:no such file|not found|missing|failed)\b)")
 _FINISHED = 0.7
@@ -123,7 +126,8 @@ def _leaves_open(verdict: Verdict) -> bool:
     """Whether it says at most how the job went, and not why."""
     at_work = verdict.cause == "healthy" and verdict.confidence < _FINISHED
     generic = verdict.cause in causes() and causes()[verdict.cause].role in ("generic", "ending")
-    return at_work or generic or verdict.cause in _SYMPTOMS
+    late = verdict.cause.startswith("rank-stuck") and verdict.confidence < _FINISHED
+    return at_work or generic or late or verdict.cause in _SYMPTOMS
 
 
 def _is_of(host: str, people: People, verdict: Verdict) -> bool:
@@ -307,7 +311,7 @@ def _of_their_ranks(texts: Sequence[_Text], people: People) -> Iterator[OddHost]
             voice = listen(line.encode(), Clock(0))
             rank = voice.rank if voice.rank is not None else voice.task
             host = voice.host or (people.host_of(rank) if rank is not None else None) or own
-            words = _words(voice.text)
+            words = _words(_OF_THIS_RANK.sub("#", voice.text))
             if host is None or len(words) <= _TOPIC[0]:
                 continue
             each = _Said(text.label, number, short_name(host), words, line.strip())
@@ -322,7 +326,7 @@ def _of_their_ranks(texts: Sequence[_Text], people: People) -> Iterator[OddHost]
         found = _all_of_one(by_host) if by_host.keys() == hosts else None
         if found is None or (found.said.source, found.said.number) in told:
             continue
-        cause = cause_of(found.own, found.usual, " ".join(_words(found.said.text)))
+        cause = cause_of(found.own, found.usual, " ".join(found.said.words))
         if cause is not None:
             told.add((found.said.source, found.said.number))
             peer = next(lines[0] for name, lines in by_host.items() if name != found.said.name)
@@ -408,7 +412,7 @@ def _in_places(mine: Sequence[str], others: Sequence[Sequence[str]]) -> tuple[li
 
 def _apart(mine: str, others: set[str]) -> bool:
     """Whether all others say the same, or numbers of which this one is far from every other."""
-    if len(others) == 1:
+    if len(others) == 1 or (_LOOPBACK.fullmatch(mine) and all(map(_ADDRESS.fullmatch, others))):
         return True
     numbers = [_NUMBER.fullmatch(word) for word in (mine, *others)]
     values = [abs(float(number[1])) for number in numbers if number]

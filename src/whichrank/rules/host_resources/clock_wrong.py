@@ -12,7 +12,8 @@ looks old at once. Certificates and leases fail in the same way.
 The words of chronyd, ntpd, `chronyc tracking` or `timedatectl` about a host. An offset of a second or more counts, and
 so does, less, a clock that nothing sets. Where the rendezvous dropped agents of such hosts and of no others, an offset
 proves it. So does one of 15 s or more, after which torch takes an agent for dead, where agents met in different rounds.
-Elsewhere an offset is a hint, if the clock of another host is said to be right.
+Elsewhere an offset is a hint, if the clock of another host is said to be right. Without a word of a time service, an
+agent that is dropped three times or more for its heartbeats and comes back each time lives, and its clock is behind.
 
 ## Example
 `chronyd[811]: System clock wrong by 412.118843 seconds` on node3, and `the node(s) 'node3_2870_0' have been removed
@@ -28,17 +29,18 @@ A clock that was set right before the job began is mentioned by the same words.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
-from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.startup import RendezvousError
 from whichrank.records.host import TimeService
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
 from whichrank.timeline.identity.who import short_name
-from whichrank.timeline.job_state import kernel_events, statements
+from whichrank.timeline.job_state import deaths, kernel_events, statements
 
 CODE = "HOST158"
 CAUSE = "clock-skew"
 
+_PROBE = NextStep("chronyc tracking", "tells how far the clock of a host is off", (CAUSE,), "none")
 _DEAD_S = 15.0
 """torch drops an agent whose last heartbeat looks older than three intervals of 5 s (dynamic_rendezvous.py)."""
 _CONFUSED = "mismatch in rank count from procs"
@@ -49,8 +51,11 @@ _WRONG_S = 1.0
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = case.hardware.time_services
-    if not told:
+    again = deaths.dropped_again(case)
+    if not told and not again:
         return NotEvaluated("what the time service of the hosts says (chronyc tracking, timedatectl, its log)")
+    if len(again) == 1 and not any(one.host and short_name(one.host) in again for one in told):
+        return [_looks_dead(*again.popitem())]
     wrong = [one for one in told if one.host and (one.held is False or (one.wrong_s or 0.0) >= _WRONG_S)]
     hosts = sorted({short_name(one.host) for one in wrong if one.host})
     dropped = {short_name(host) for event in case.events(RendezvousError) for host in event.dropped}
@@ -65,6 +70,24 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     at_start = not any(len(progress) > 1 for progress in case.progress)
     confused = dead and at_start and (case.events(RendezvousError) or statements.said_by_nccl(case, _CONFUSED))
     return [_finding(case, wrong, tuple(clearly), Grade.PROVES if confused else Grade.HINTS)]
+
+
+def _looks_dead(host: str, dropped: list[RendezvousError]) -> Finding:
+    """An agent that lives, and whose heartbeats look too old to all others."""
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="crash",
+        severity="error",
+        grade=Grade.SUPPORTS,
+        subject=Subject(hosts=(host,)),
+        message=f"The rendezvous drops the agent of {host} for its heartbeats {len(dropped)} times, and it comes back "
+        "each time: its clock is behind that of the others.",
+        evidence=tuple(event.ref for event in dropped[:3]),
+        fix=fix(CAUSE),
+        alternatives=(Alternative("host-lost", "its agent may be held up for seconds again and again"),),
+        next=(_PROBE,),
+    )
 
 
 def _finding(case: Case, wrong: list[TimeService], hosts: tuple[str, ...], grade: Grade) -> Finding:
@@ -84,5 +107,5 @@ def _finding(case: Case, wrong: list[TimeService], hosts: tuple[str, ...], grade
         message=f"The clock of {', '.join(hosts)} {how}{then}.",
         evidence=tuple(one.ref for one in mine[:3]) + tuple(event.ref for event in missed[:2]),
         fix=fix(CAUSE),
-        next=(NextStep("chronyc tracking", "tells how far the clock of a host is off", (CAUSE,), "none"),),
+        next=(_PROBE,),
     )

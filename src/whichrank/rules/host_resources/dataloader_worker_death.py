@@ -58,7 +58,9 @@ _NEXT = (
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    signs = statements.first_to_fail(statements.of_kind(case, DataloaderWorkerDied))
+    # Who ends a job ends its workers with it.
+    died = [s for s in statements.of_kind(case, DataloaderWorkerDied) if not deaths.follows_the_end(case, s)]
+    signs = statements.first_to_fail(died)
     if not signs and shared_memory.roomy(case):  # else it is taken for what torch guesses
         signs = statements.first_to_fail(statements.said(case, shared_memory.GUESS))
     if not signs:

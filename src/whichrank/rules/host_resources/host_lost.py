@@ -33,12 +33,12 @@ from msgspec.structs import replace
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.base import Event
 from whichrank.records.events.launchers import JobEnded, NodeSilent
-from whichrank.records.events.startup import NO_HEARTBEAT, RendezvousError
+from whichrank.records.events.startup import RendezvousError
 from whichrank.rules import building, network_findings
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
-from whichrank.timeline.job_state import kernel_events, statements
+from whichrank.timeline.job_state import deaths, kernel_events, statements
 from whichrank.timeline.job_state.known_messages import of_cause, peers
 from whichrank.timeline.job_state.whose import hosts_spoken_of
 from whichrank.timeline.network import paths
@@ -69,7 +69,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if unheard is not None:
         return [unheard]
     failed = [e for e in case.events(JobEnded) if "NODE FAIL" in e.reason.upper()]
-    silent = [e for e in case.events(RendezvousError) if e.error == NO_HEARTBEAT]
+    living = deaths.dropped_again(case)
+    silent = [e for e in case.events(RendezvousError) if {short_name(host) for host in e.dropped} - living.keys()]
     lost = failed or silent
     if not lost:
         return []

@@ -8,7 +8,8 @@ A short name that only one network knows, a missing entry in `/etc/hosts`, a nam
 ready in a fresh pod.
 
 ## How it decides
-The resolver's own error in torch's, Python's or NCCL's words, on processes that made no process group later. Gloo
+The resolver's own error in torch's, Python's or NCCL's words, on processes that made no process group later, and
+on hosts whose agents never reached the rendezvous. Gloo
 looks its own host's name up where no interface is given: it says `rp != nullptr. Unable to find address for` a name.
 That host is named, and so is the one of a job that runs on a single host.
 
@@ -29,11 +30,12 @@ import re
 from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
-from whichrank.records.events.startup import StoreError
+from whichrank.records.events.startup import RendezvousError, StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.layouts import on_one_host
+from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import statements
 from whichrank.timeline.network import interface_names
 
@@ -64,7 +66,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     gloo = [s for s in statements.said(case, "Unable to find address for") if interface_names.host_name(s)]
     said = [*told, *statements.said(case, *_WORDS), *gloo]
     said += [s for s in statements.beside(said, statements.known(case, CAUSE)) if _LOOPBACK not in s.text]
-    signs = [s for s in said if not statements.went_on(case, s)]
+    joined = {short_name(host) for event in case.events(RendezvousError) for host in event.dropped}
+    signs = [s for s in said if not statements.went_on(case, s) and short_name(s.host or "") not in joined]
     signs = statements.first_to_fail(signs)
     if not signs:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,9 @@ from whichrank.records.events.launchers import (
     ProcessExit,
     ProcessLeft,
 )
+from whichrank.records.events.startup import RendezvousError
 from whichrank.records.events.watchdog import WatchdogStuck, WatchdogTerminated, WatchdogTimeout
+from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import known_messages
 from whichrank.timeline.job_state.statements import TIMED_OUT, Statement, rank_of, statement
 
@@ -38,6 +41,7 @@ SIGNALS = {
     11: "SIGSEGV",
     15: "SIGTERM",
 }
+_AGAIN = 3
 _SLACK_NS = 2_000_000_000
 """The agent's table holds whole seconds."""
 _APART_NS = 200_000_000
@@ -115,6 +119,16 @@ def ended_from_outside(case: Case) -> list[Event]:
 def _passed_on(event: ElasticSignal) -> bool:
     """Whether an agent ends its workers by a signal that it received itself: after a failure it sends SIGTERM."""
     return event.what == "closing" and event.signal in ("SIGHUP", "SIGINT", "SIGQUIT")
+
+
+def dropped_again(case: Case) -> dict[str, list[RendezvousError]]:
+    """Hosts whose agents the rendezvous took for dead several times, by what one other agent says: they came back each
+    time, so they live."""
+    told: dict[tuple[str, str], list[RendezvousError]] = defaultdict(list)
+    for event in case.events(RendezvousError):
+        for host in event.dropped:
+            told[short_name(host), event.ref.source].append(event)
+    return {host: events for (host, _), events in told.items() if len(events) >= _AGAIN}
 
 
 def follows_the_end(case: Case, found: Statement) -> bool:

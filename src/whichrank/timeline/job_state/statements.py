@@ -342,13 +342,15 @@ def newest_first(progress: Progress) -> bool:
 
 
 def went_on(case: Case, found: Statement) -> bool:
-    """Whether the same output shows a process group made later: then the attempt to connect was repeated."""
+    """Whether the same output shows a process group made later, or an agent that takes part in the rendezvous: then the
+    attempt to connect was repeated."""
+    later = [*case.events(GroupInit, CommInit), *(e for e in case.events(RendezvousError) if e.dropped)]
     return any(
         event.ref.source == found.ref.source
         and found.event is not None
         and event.line > found.event.line
         and found.rank in (None, event.rank)
-        for event in case.events(GroupInit, CommInit)
+        for event in later
     )
 
 

@@ -202,10 +202,17 @@ class Listener:
         if step is None or len(self._nonfinite) > 65536:
             return
         rank = progress.rank_of(voice, self._rank, step)
+        if (alone := progress.only_nonfinite(voice)) is not None:
+            self._nonfinite.add((alone, "value"))
+            event = LossNonfinite(what="value", value=str(math.nan), step=step.step, rank=alone)
+            self._hearing.emit(number, voice, event)
+            return
         values = {
             "loss": step.loss if step.loss_state > FINITE else 0.0,
             "grad_norm": progress.norm_of(voice),
         }
+        if _PUT_RIGHT.search(voice.text):
+            return
         plain = all(abs(value) < float("inf") for value in values.values()) and not _REDUCED.search(voice.text)
         if plain or progress.own_is_nonfinite(voice):
             values["value"] = math.nan
@@ -224,6 +231,8 @@ _OF_RANK = re.compile(
     rb"rank[ =:#_]{0,2}(\d{1,7})\b"
 )
 """The rank that a message is about, unless it is one that somebody waits for or has lost."""
+_PUT_RIGHT = re.compile(r"(?i)\b(?:zeroed|masked|replaced|clipped|dropped|skipp(?:ed|ing)|ignor(?:ed|ing))\b")
+"""What became of a value that was not finite: it goes into no reduction."""
 _REDUCED = re.compile(r"(?i)norm|loss")
 """What all ranks have alike once it is reduced."""
 

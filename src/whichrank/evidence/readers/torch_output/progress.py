@@ -52,8 +52,13 @@ _PER_STEP = re.compile(
 _RANK = re.compile(r"rank(?<![a-z_]rank)(?<!local rank)(?<!group rank)[ :=#]{0,3}(\d{1,7})(?!\d)")
 _NONFINITE = re.compile(
     rb"(?:loss|norm)[\"']?\s{0,8}[:=]?\s{0,8}(?:tensor\()?[\"'(]?[-+]?(?:nan|inf)"
-    rb"|(?:[:=] ?|\s)[-+]?(?:nan|inf)\s{0,4}(?:$|[,;|)\]}])|(?<!no )(?:non-?finite|not finite)(?!\W{0,4}0\b)"
+    rb"|(?:[:=] ?|\s)[-+]?(?:nan|inf)\s{0,4}(?:$|[,;|)\]}])|[\d:=\[] ?[-+]?(?:nan|inf),? [-+\d]"
+    rb"|(?<!no )(?:non-?finite|not finite)(?!\W{0,4}0\b)"
     rb"|(?:m(?:ax|in|ean)|std|sum|value|local|grad) [-+]?(?:nan|inf)\b"
+)
+_BY_RANK = re.compile(
+    r"\b(?:by|per|each|across)[ _-](?:all )?ranks?\b[^\d\n]{0,20}[:=\[(] {0,4}"
+    r"((?:(?:[-+]?\d[\d.e+-]{0,20}|[-+]?nan|[-+]?inf)[,;|]? {0,4}){3,65536})"
 )
 STEMS = (b"loss", b"step", b"iter", b"it/s", b"s/it", b"epoch")
 # A value that is not a number, with what may stand before it; " inf" alone would find every INFO line.
@@ -129,6 +134,14 @@ def norm_of(voice: Voice) -> float:
 def own_is_nonfinite(voice: Voice) -> bool:
     """Whether a value that the line calls the rank's own is not a number."""
     return _OWN.search(voice.text[:_LONGEST].lower()) is not None
+
+
+def only_nonfinite(voice: Voice) -> int | None:
+    """The one rank whose value is not a number, of a line that lists the values of all ranks in their order."""
+    listed = _BY_RANK.search(voice.text.lower())
+    values = re.split(r"[,;|\s]+", listed[1].strip(" ,;|")) if listed else []
+    odd = [rank for rank, value in enumerate(values) if value.lstrip("+-") in ("nan", "inf")]
+    return odd[0] if len(odd) == 1 else None
 
 
 def _read_place(text: str, step: Step) -> None:
