@@ -114,19 +114,29 @@ def calls(tree: ast.Module) -> list[list[int]]:
 
 
 def sorts(tree: ast.Module) -> list[list[int]]:
-    """First and last line of statements, and of heads of loops, that put something in an order."""
+    """First and last line of statements, and of heads of loops, that put something in an order; of a loop over what was
+    put in an order by a key all of it."""
+    ordered = {
+        _named(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and _puts_in_order(node.value, by_key=True)
+        for target in node.targets
+    } - {""}
     found: list[list[int]] = []
     for node in ast.walk(tree):
-        part: ast.expr | ast.stmt
         if isinstance(node, ast.For | ast.AsyncFor):
-            part = node.iter
-        elif isinstance(node, ast.stmt) and not hasattr(node, "body"):
-            part = node
-        else:
-            continue
-        if any(_named(each.func) in _SORTS for each in ast.walk(part) if isinstance(each, ast.Call)):
-            found.append([node.lineno, part.end_lineno or node.lineno])
+            if _named(node.iter) in ordered or _puts_in_order(node.iter, by_key=True):
+                found.append([node.lineno, node.end_lineno or node.lineno])
+            elif _puts_in_order(node.iter):
+                found.append([node.lineno, node.iter.end_lineno or node.lineno])
+        elif isinstance(node, ast.stmt) and not hasattr(node, "body") and _puts_in_order(node):
+            found.append([node.lineno, node.end_lineno or node.lineno])
     return sorted(found)
+
+
+def _puts_in_order(part: ast.AST, *, by_key: bool = False) -> bool:
+    sorting = (each for each in ast.walk(part) if isinstance(each, ast.Call) and _named(each.func) in _SORTS)
+    return any(not by_key or any(word.arg == "key" for word in each.keywords) for each in sorting)
 
 
 def by_rank(tree: ast.Module) -> list[list[int]]:

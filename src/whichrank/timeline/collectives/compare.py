@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -17,6 +18,8 @@ from whichrank.timeline.collectives.signature import Aspect, differs_in
 
 Difference = Literal["skipped", "added", "swapped", "size", "dtype", "root", "reduce-op", "unclear"]
 WINDOW = 8
+_ROUND = 64
+"""Operations of one round that may be in another order: a rank may issue all of them before it waits for one."""
 _WHOLE_LOOP = re.compile(r"(?:run_)?(?:train|training|fit|epoch)(?:_(?:loop|model|epochs?|one_epoch|all))?$")
 _ARGUMENTS: dict[Aspect, Difference] = {"size": "size", "dtype": "dtype", "root": "root", "reduce-op": "reduce-op"}
 
@@ -51,8 +54,8 @@ def compare(programs: Programs, group: int, seq: int, odd: int, normal: int) -> 
     """
     lineup = programs.lineup
     odd_rows, normal_rows = rows_in_group(lineup, odd, group), rows_in_group(lineup, normal, group)
-    mine = [r for r in odd_rows if lineup.seq[r] >= seq][: WINDOW * 2]
-    theirs = [r for r in normal_rows if lineup.seq[r] >= seq][: WINDOW * 2]
+    mine = [r for r in odd_rows if lineup.seq[r] >= seq][:_ROUND]
+    theirs = [r for r in normal_rows if lineup.seq[r] >= seq][:_ROUND]
     if not mine or not theirs:
         return "unclear", mine[0] if mine else None, True
     history = [programs.label(r) for r in normal_rows if lineup.seq[r] < seq][-TAIL:]
@@ -128,15 +131,27 @@ class _Sides(Struct):
 
 
 def _permuted(mine: Sequence[Label], theirs: Sequence[Label]) -> bool:
-    """The same few operations in another order, and the same again behind them.
+    """The same operations in another order, and the same again behind them.
 
     A rank that skipped one operation of a loop also shows a permutation, but stays shifted behind it.
     """
-    for width in range(2, min(len(mine), len(theirs), WINDOW) + 1):
-        if sorted(mine[:width]) == sorted(theirs[:width]):
-            seen = min(len(mine), len(theirs))
-            return list(mine[width:seen]) == list(theirs[width:seen])
+    seen = min(len(mine), len(theirs))
+    surplus: Counter[Label] = Counter()
+    for width in range(1, seen + 1):
+        surplus[mine[width - 1]] += 1
+        surplus[theirs[width - 1]] -= 1
+        if not any(surplus.values()):
+            if width > WINDOW:  # nothing, or little, lies behind a long round that would show a shift
+                return not _shifted(mine, theirs, seen)
+            end = min(seen, 2 * WINDOW)
+            return width > 1 and list(mine[width:end]) == list(theirs[width:end])
     return False
+
+
+def _shifted(mine: Sequence[Label], theirs: Sequence[Label], seen: int) -> bool:
+    """Whether one side is only some operations ahead of the other, as after one that it left out."""
+    one, other = list(mine[:seen]), list(theirs[:seen])
+    return any(one[by:] == other[:-by] or other[by:] == one[:-by] for by in range(1, seen // 2 + 1))
 
 
 def _same_line(lineup: Lineup, one: int, other: int) -> bool:
