@@ -55,6 +55,7 @@ def judged(folder: Path) -> Diagnosis:
         ("shared_weights_in_another_order", "COLL139", "process-group-order", (0, 3)),
         ("two_left_the_loop", "COLL103", "uneven-inputs", (2, 3)),
         ("shorter_epoch", "COLL103", "uneven-inputs", (4,)),
+        ("polls_behind_its_loop", "COLL149", "uneven-inputs", (2,)),
         ("loop_in_an_argument", "COLL103", "uneven-inputs", (0, 2)),
         ("order_by_size", "COLL105", "process-group-order", (2,)),
         ("callback_of_one_rank", "COLL101", "conditional-collective", (0,)),

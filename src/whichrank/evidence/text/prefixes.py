@@ -10,6 +10,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from whichrank.evidence.text.own_prefix import hosts_named, learn
+from whichrank.evidence.text.rank_key import RANK_KEYS, learn_key
 from whichrank.evidence.text.server_prefix import LEVELED, PLACED, place_in
 from whichrank.model.contracts import Item
 
@@ -154,6 +155,8 @@ class Clock:
         """What the file puts before its lines to tell its ranks apart, where that was learned."""
         self.hosts: frozenset[str] = frozenset()
         """The hosts that such prefixes name: others of their lines begin with the host alone."""
+        self.rank_key: str | None = None
+        """The field that holds the rank in lines of JSON, where it is the program's own word (`worker`)."""
 
     def at(self, day: tuple[int, int, int], clock: tuple[str, str, str], fraction: str, zone: str) -> int | None:
         """Year 0 means: not stated."""
@@ -203,6 +206,7 @@ def prefix_of(edges: bytes) -> Clock:
 def _taught(clock: Clock, edges: bytes) -> Clock:
     clock.prefix = learn(edges)
     clock.hosts = hosts_named(clock.prefix, edges) if clock.prefix is not None else frozenset()
+    clock.rank_key = learn_key(edges)
     return clock
 
 
@@ -433,7 +437,7 @@ def _unwrap_json(voice: Voice, clock: Clock) -> None:
             voice.text = strip_ansi(cut[1].replace('\\"', '"'))
         return
     words = next((record[key] for key in _WORDS if isinstance(record.get(key), str)), "")
-    rank = next((record[key] for key in ("rank", "global_rank", "RANK") if isinstance(record.get(key), int)), None)
+    rank = next((record[key] for key in (*RANK_KEYS, clock.rank_key) if isinstance(record.get(key), int)), None)
     voice.rank = rank if rank is not None and rank >= 0 else None
     voice.host = next((record[key] for key in _HOSTS if isinstance(record.get(key), str)), None)
     # Short words (`step`) go with the values beside them; those stay as they are.

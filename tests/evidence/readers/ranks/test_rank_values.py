@@ -206,3 +206,30 @@ def test_a_unit_before_all_values(tmp_path):
         ("backward", "work", 300.0),
         ("allreduce", "wait", 607.0),
     ]
+
+
+def test_a_file_that_is_called_after_a_rank_need_not_name_it(tmp_path):
+    path = tmp_path / "rank3.stdout.txt"
+    path.write_text("".join(f"batch {n} loss=2.1 read=368ms meet=73ms\n" for n in range(4)))
+    item = Item(path, "run/rank3.stdout.txt", path.stat().st_size, 0)
+    assert sniff(item.head(), "rank3.stdout.txt")
+    (record,) = read(item).records
+    assert {(cell.name, cell.member.ranks) for cell in record.cells} == {("read", (3,)), ("meet", (3,))}
+
+
+WORKERS = "".join(f'{{"worker": {worker}, "iter": 7, "rollout_ms": {200 + worker}}}\n' for worker in range(3))
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        (WORKERS, [(0,), (1,), (2,)]),
+        (WORKERS.replace('"worker": 1', '"worker": 5'), []),  # no number of all ranks
+        (WORKERS.replace('"iter"', '"rank": 3, "iter"'), [(3,), (3,), (3,)]),
+    ],
+)
+def test_the_own_word_of_a_program_for_its_ranks(tmp_path, text, ranks):
+    path = tmp_path / "job.log"
+    path.write_text(text)
+    records = read(Item(path, "job.log", len(text), 0)).records
+    assert [cell.member.ranks for record in records for cell in record.cells] == ranks

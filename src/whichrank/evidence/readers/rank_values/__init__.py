@@ -21,7 +21,7 @@ from whichrank.evidence.text.prefixes import Clock, clock_of
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text, lowered
 from whichrank.model.contracts import Item, Reading
-from whichrank.records.rank_values import RankValue, RankValues
+from whichrank.records.rank_values import Member, RankValue, RankValues
 
 NAME = "rank_values"
 BESIDE = True
@@ -53,10 +53,10 @@ _NOT_LOGS = (".py", ".json", ".html", ".yaml", ".yml", ".ini", ".toml", ".sh", "
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Any text that speaks of ranks or hosts, or stands in the folder of a rank."""
+    """Any text that speaks of ranks or hosts, or is called after a rank, or stands in its folder."""
     if name.lower().endswith(_NOT_LOGS) or not is_text(head):
         return False
-    if name in _OF_TORCHRUN:
+    if name in _OF_TORCHRUN or hint_of_path(name).rank is not None:
         return True
     speaks = head[:1] == b"[" or any(map(lowered(head).__contains__, _MEMBERS))
     return speaks and _MEMBER.search(head) is not None
@@ -65,11 +65,12 @@ def sniff(head: bytes, name: str) -> bool:
 def read(item: Item) -> Reading:
     """Every value with whom it belongs to."""
     first, data = tail(item, _LARGEST if item.size <= _LARGEST else _END)
-    one_rank = _of_one_rank(item.label)
-    if not _may_be_worth(data.lower()) or not (one_rank or _WORTH.search(data)):
+    writer, clock = _writer(item.label), _clock(item)
+    by_key = clock.rank_key is not None
+    if not _may_be_worth(data.lower()) or not (writer is not None or by_key or _WORTH.search(data)):
         return Reading([], "ignored", "no values by rank")
     lines = _lines(data, first)
-    single = rows(lines, _clock(item), measuring(data, first), one_rank=one_rank)
+    single = rows(lines, clock, measuring(data, first), writer)
     found = chain(tables(lines), extremes(lines), listed(lines), single)
     cells = sorted(_bounded(found), key=lambda cell: cell.line)
     alone = len({cell.member for cell in cells}) < 2
@@ -79,9 +80,13 @@ def read(item: Item) -> Reading:
     return Reading([RankValues(item.label, tuple(cells))], "complete")
 
 
-def _of_one_rank(name: str) -> bool:
-    """Whether torchrun wrote it for one of its ranks (`attempt_0/3/stderr.log`)."""
-    return hint_of_path(name).attempt is not None
+def _writer(name: str) -> Member | None:
+    """Who wrote every line of a file: the rank that it is called after, or a rank that only torchrun's folder tells
+    (`attempt_0/3/stderr.log`)."""
+    hint = hint_of_path(name)
+    if hint.rank is not None:
+        return Member((hint.rank,))
+    return Member() if hint.attempt is not None else None
 
 
 def _may_be_worth(lower: bytes) -> bool:

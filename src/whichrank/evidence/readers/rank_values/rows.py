@@ -84,10 +84,13 @@ def _may_tell(line: str, number: int, measure: frozenset[int] | None) -> bool:
 
 
 def rows(
-    lines: Sequence[tuple[int, str]], clock: Clock, measure: frozenset[int] | None = None, *, one_rank: bool = False
+    lines: Sequence[tuple[int, str]],
+    clock: Clock,
+    measure: frozenset[int] | None = None,
+    writer: Member | None = None,
 ) -> Iterator[RankValue]:
-    """Values of single ranks, in the order of the lines; `measure`: what `measuring` said of them; `one_rank`: all are
-    of one rank, which they need not name."""
+    """Values of single ranks, in the order of the lines; `measure`: what `measuring` said of them; `writer`: whose
+    the lines are that name no rank."""
     name, timed, step = "", False, -1
     legend: dict[str, str] = {}
     for number, line in lines:
@@ -95,9 +98,10 @@ def rows(
             continue
         if line.startswith("#") and len(legend) < _MOST_SHORT:
             legend |= {short["name"]: short["meaning"] for short in _LEGEND.finditer(line)}
-        if "ank" not in line and "ANK" not in line and not _IN_BRACKETS.match(line):
-            if one_rank and _may_tell(line, number, measure):
-                yield from _pairs(listen(line.encode(), clock).text, Member(), number, step, legend)
+        keyed = clock.rank_key is not None and line.startswith("{")
+        if "ank" not in line and "ANK" not in line and not keyed and not _IN_BRACKETS.match(line):
+            if writer is not None and _may_tell(line, number, measure):
+                yield from _pairs(listen(line.encode(), clock).text, writer, number, step, legend)
             step, name, timed = _between(line, clock, step, name, timed)
             continue
         if not _may_tell(line, number, measure) and not any(f"{short}=" in line for short in legend):
