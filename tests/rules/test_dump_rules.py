@@ -126,6 +126,24 @@ def test_an_operation_that_was_paired_with_another_makes_nobody_wait() -> None:
     assert "nothing hangs" in finding.message
 
 
+@pytest.mark.parametrize("left_out", [False, True], ids=["another order", "one left out"])
+def test_a_round_of_many_operations_in_another_order(left_out: bool) -> None:
+    """The size is that of a parameter: sorted by something that differs on rank 2."""
+    parts = list(range(12))
+    shuffled = parts[1:] if left_out else [4, 0, 7, 1, 11, 2, 9, 3, 10, 5, 8, 6]
+
+    def reduced(order: list[int], seq: int, done: bool) -> list[Did]:
+        return [
+            Did("0", "all_reduce", seq + n, done=done, numel=8 + part, function="merge") for n, part in enumerate(order)
+        ]
+
+    same = reduced(parts, 1, done=True)
+    jobs = [same + reduced(shuffled if rank == 2 else parts, 13, done=False) for rank in range(4)]
+    lineup = lined_up(*(dump(rank, {"0": (0, 1, 2, 3)}, job) for rank, job in enumerate(jobs)))
+    case = Case(lineup=lineup, has_dumps=True)
+    assert [finding.subject.ranks for finding in findings("COLL104", case)] == ([] if left_out else [(2,)])
+
+
 def test_a_lost_rank_that_ended_by_itself_did_not_hang(tmp_path: Path) -> None:
     plan = Plan(tp=4, dp=2, fault="stuck", eager=True, culprit=6, lose_culprit=True, seed=2)
     folder = write(plan, tmp_path).folder
