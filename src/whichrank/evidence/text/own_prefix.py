@@ -30,6 +30,8 @@ _SHAPES = tuple(
 _NUMBERED = re.compile(r"[\[(<]?(?:[A-Za-z][\w.-]{0,60}[:/| \[])?\d{1,5}(?:[\])>|]|: |> )")
 """Every one of those begins like this: a quick look for all of them."""
 _NAMED_RANK = rf"(?:r|R|rank[ _=:]{{0,3}}|RANK[ _=:]{{0,3}}){_RANK}"
+_HEAD = r"(?:(?:[A-Za-z][\w./-]{0,40}:?|[-|]|\[[A-Za-z][\w.:-]{0,40}\]) {1,3}){0,4}"
+"""What loggers put before a tag: a level, a module."""
 _TELLING = tuple(
     re.compile(shape)
     for shape in (
@@ -37,7 +39,9 @@ _TELLING = tuple(
         rf"\(?{_HOST}[:/ ]{_NAMED_RANK}\)?(?:: | ?\| |> |\) )",
         rf"\({_HOST}[:/| ,]{{1,2}}{_NAMED_RANK}\):? ?",
         rf"{_HOST} \[{_NAMED_RANK}\]:? ?",
-        rf"[\[(<][rR]{_RANK}[\])>]:? ?",
+        rf"{_HEAD}[\[(<][rR]{_RANK}(?:[ ,|/]{{1,2}}[\w=:.-]{{1,20}}){{0,6}}[\])>]:? ?",
+        rf"\[{_NAMED_RANK}(?:[ ,|]{{1,2}}[a-z]{{1,8}}[=:]?\d{{1,5}}){{1,6}}\]:? ?",
+        rf"{_HEAD}[rR]{_RANK}(?:: | ?\| )",
     )
 )
 """Prefixes that call the rank by its name."""
@@ -70,6 +74,8 @@ NO_HOST = re.compile(
     re.IGNORECASE,
 )
 """What looks like the name of a host and is that of a rank, a device or a step."""
+TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
+"""What torchrun puts before the lines that it passes on: the local rank, and the rank where it is told to."""
 _STAMP = re.compile(
     r"[\[(]?(?:(?:\d{4}[-/])?\d\d[-/]\d\d[T _])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?"
     r"(?:[\s,|-]{1,3}|$)"
@@ -114,6 +120,8 @@ def hosts_named(prefix: re.Pattern[str], edges: bytes) -> frozenset[str]:
 
 
 def _unstamped(line: str) -> str:
+    tee = TEE.match(line) if line[:1] == "[" else None
+    line = line[tee.end() :] if tee else line
     stamp = _STAMP.match(line) if line[:1] in _STAMPED else None
     return line[stamp.end() :] if stamp else line
 

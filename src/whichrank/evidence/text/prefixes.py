@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from whichrank.evidence.text.own_prefix import hosts_named, learn
+from whichrank.evidence.text.own_prefix import TEE, hosts_named, learn
 from whichrank.evidence.text.rank_key import RANK_KEYS, learn_key
 from whichrank.evidence.text.server_prefix import LEVELED, PLACED, place_in
 from whichrank.model.contracts import Item
@@ -52,7 +52,6 @@ _HOST_TOKEN = re.compile(
     rf"(?={_LEVEL}\b|\[?rank[ _=]?\d|[rR]\d{{1,6}} {{1,3}}{_LEVEL}\b|[a-z][\w./-]{{1,40}}(?:\[\d{{1,10}}\])?: )"
 )
 _LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,8}}(?:[-|] )?(?=\[?rank[ _=]?\d)")
-_TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
 _MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:out|err|diag)>:? ?")
 _RAY = re.compile(
     r"\((?:[\w.:<>-]{0,60},? ?)(?:rank=(\d{1,6}),? |TP\d{1,5} )?(?:pid=(\d{1,10})(?:, )?|(?=ip=))"
@@ -240,6 +239,8 @@ def _peeled(line: bytes, clock: Clock) -> Voice:
     elif voice.text.startswith(_LOGFMT):
         _unwrap_logfmt(voice, clock)
     elif clock.prefix is not None:
+        if voice.text.startswith("[") and TEE.match(voice.text):
+            _peel_who(voice)
         if _stamped(voice.text):
             _peel_when(voice, clock)
         if match := clock.prefix.match(voice.text):
@@ -346,7 +347,7 @@ def _bracket(voice: Voice, text: str) -> re.Match[str] | None:
         if text[1] == "R" and (known or not _is_script_rank(text, match)):
             return None
         voice.rank = int(match[1])
-    elif match := _TEE.match(text):
+    elif match := TEE.match(text):
         voice.local_rank = int(match[1])
         voice.rank = int(match[2]) if match[2] else voice.rank
     elif match := _POD.match(text):
