@@ -29,5 +29,9 @@ def learn_key(edges: bytes) -> str | None:
         for word in _OWN_WORDS:
             if type(record.get(word)) is int:
                 numbers[word].add(record[word])
-    dense = [word for word, found in numbers.items() if _LEAST <= len(found) <= _MOST and found == set(range(len(found)))]
+    dense = [word for word, found in numbers.items() if _are_ranks(found)]
     return dense[0] if len(dense) == 1 else None
+
+
+def _are_ranks(numbers: set[int]) -> bool:
+    return _LEAST <= len(numbers) <= _MOST and numbers == set(range(len(numbers)))

@@ -10,8 +10,8 @@ rank that is stuck in host code.
 
 ## How it decides
 The dumps say that the rank did not come to the operation that the others wait in. Its stack stands below a loop, in the
-function that contains the loop or that called it, and the stack of a waiting rank stands inside. The loop has no
-`break`, so only its end leads out of it.
+function that contains the loop or that called it, and the others called that operation inside the loop. The loop has
+no `break`, so only its end leads out of it.
 
 ## Example
 Ranks 0, 1 and 3 wait in `all_reduce #610` at `train.py:102`; rank 2 polls the store at `train.py:90`, called behind
@@ -27,12 +27,16 @@ Needs the source of the loop, the dumps and the stacks of both sides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NotEvaluated, Subject
+from whichrank.records.dump import Frame
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import Held, held_up, stack_ref
 from whichrank.timeline.collectives.troubles import loops
+from whichrank.timeline.collectives.troubles.trouble import NOT_THERE
 
 CODE = "COLL149"
 CAUSE = "uneven-inputs"
@@ -46,10 +50,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _has_left(case: Case, held: Held) -> bool:
-    mine = case.stands(held.rank)
-    waiting = [rank for rank in held.waiting if rank in case.stacks]
-    behind = loops.left(mine, case.stands(waiting[0]), case.outline.loops) if mine and waiting else []
+    mine, waited_for = case.stands(held.rank), _waited_for(case)
+    behind = loops.left(mine, waited_for, case.outline.loops) if mine and waited_for else []
     return bool(behind) and not any(loop.exits for loop in behind)
+
+
+def _waited_for(case: Case) -> Sequence[Frame]:
+    """Where the others called the operation that this rank did not come to."""
+    missing = next((trouble.meeting for trouble in case.troubles if trouble.shape in NOT_THERE), None)
+    return case.lineup.call_of(next(iter(missing.joined.values()))).stack if case.lineup and missing else ()
 
 
 def _finding(case: Case, found: list[Held]) -> Finding:
