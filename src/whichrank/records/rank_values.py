@@ -20,13 +20,13 @@ _CHECKSUM = re.compile(
 _LOCAL = re.compile(r"grad|loss|batch|data|input|rng|seed|activ|sample|file|commit|git|conf|image|source|token|version")
 """What ranks may have different checksums of."""
 _TIME = re.compile(
-    r"\b(?:ms|s|us|secs?|seconds?|milliseconds?)\b|_(?:ms|s|us|sec|secs)\b|time|elapsed|duration|latency|^d?t_"
+    r"\b(?:ms|s|us|secs?|seconds?|milliseconds?)\b|_(?:ms|s|us|sec|secs)\b|time|elapsed|duration|latency|^d?t_|_wait$"
 )
 _WAIT = re.compile(
     r"wait|barrier|sync|comm\b|comm[-_ ]|communicat|all[-_ ]?(?:reduce|gather|to)|scatter|exposed|nccl|recv|send"
     r"|bubble|idle|stall"
 )
-_DATA = re.compile(r"data|(?<!off)load|fetch|input|read|batch[-_ ]gen|preproc|prepar|tokeni[sz]")
+_DATA = re.compile(r"data|(?<!off)load|fetch|input|read|batch[-_ ]gen|preproc|prepar|^prep$|tokeni[sz]")
 _WORK = re.compile(r"fwd|bwd|forward|backward|comput|optim|kernel|gemm|matmul|busy|gpu|cpu|model")
 _STEP = re.compile(r"step|iter|total|elapsed|epoch|batch")
 _PLANNED = re.compile(

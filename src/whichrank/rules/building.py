@@ -198,7 +198,16 @@ def tell_of(case: Case, claim: Claim, tell: str, speaking: Sequence[known_messag
         return replace(finding, subject=Subject(hosts=peers), victims=statements.ranks_of(first))
     if lead.signature.who == "nobody":
         return replace(finding, subject=Subject(), victims=())
-    return finding
+    shared = _at_one_end(speaking)
+    return replace(finding, subject=Subject(hosts=(shared,))) if shared else finding
+
+
+def _at_one_end(speaking: Sequence[known_messages.Seen]) -> str | None:
+    """The one host at an end of every path between two hosts that these messages complain of, of several paths."""
+    named = ((s.group("source") or s.sign.host, known_messages.address(s.group("peer"))) for s in speaking)
+    paths = {frozenset(filter(None, ends)) for ends in named if all(ends)}
+    ends = frozenset.intersection(*paths) if len(paths) > 1 else frozenset()
+    return next(iter(ends)) if len(ends) == 1 else None
 
 
 def about(finding: Finding, subject: Subject) -> Finding:

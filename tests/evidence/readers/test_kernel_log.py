@@ -189,6 +189,8 @@ MESSAGES = {
     "bnxt_en 0000:3b:00.0 ens1f0np0: Firmware fatal reset event, master 1": ("nic_fault", "0000:3b:00.0", None, {}),
     "LustreError: 167-0: s-MDT0000-mdc-ffff: This client was evicted by s-MDT0000; in progress operations will fail": (
         "server_silent", "", None, {"server": "s-MDT0000"}),
+    "Lustre: scratch-OST001b-osc-ffff7cfd60ce: Connection restored to 10.12.4.9@o2ib (at 10.12.4.9@o2ib)": (
+        "server_back", "", None, {"server": "scratch-OST001b"}),
     "libceph: mon0 (1)10.0.0.1:6789 session lost, hunting for new mon": ("server_silent", "", None, {"server": "mon0"}),
     "libceph: mon0 (1)10.0.0.1:6789 session established": ("server_back", "", None, {"server": "mon0"}),
     "ceph: mds0 hung": ("server_silent", "", None, {"server": "mds0"}),

@@ -5,11 +5,14 @@ the rank if lines with it say so themselves (`[9] rank 9 ready`, `[c8:11] [rank1
 nobody disagrees. A number behind an `r` or `rank` is the rank by itself, if no rank is on two hosts. Where no number is
 the rank, a name that begins nearly every line and differs in its number or last letter only is the host; half of
 the lines are enough where it stands in brackets and other lines speak of every such name.
+
+Where no line says `rank`, numbers from 0 without a gap that begin most lines, each about as often, are the ranks too.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -27,6 +30,18 @@ _SHAPES = tuple(
         rf"{_HOST}\[{_RANK}\]:? ",
     )
 )
+_SPEAKERS = tuple(
+    re.compile(shape)
+    for shape in (
+        rf"\[{_RANK}\]:? ?",
+        rf"\({_RANK}\):? ?",
+        rf"<{_RANK}>:? ?",
+        rf"{_RANK} ?\| ?",
+        rf"[\[(<]?(?:w|p|proc|process|worker|trainer|replica|member|peer|dev|device)[ _#-]?{_RANK}(?:[\])>]:?|:| ?\||>) ?",
+    )
+)
+_SPEAK_ALIKE, _LEAST_LINES = 1.5, 3
+"""How many times as often as another rank one may speak, and how often each does at least."""
 _NUMBERED = re.compile(r"[\[(<]?(?:[A-Za-z][\w.-]{0,60}[:/| \[])?\d{1,5}(?:[\])>|]|: |> )")
 """Every one of those begins like this: a quick look for all of them."""
 _NAMED_RANK = rf"(?:r|R|rank[ _=:]{{0,3}}|RANK[ _=:]{{0,3}}){_RANK}"
@@ -109,6 +124,8 @@ def learn(edges: bytes) -> re.Pattern[str] | None:
         begun = _PARTLY * len(said)
         often = {shape: _of_one_host_each(shape, naming, begun) for shape in (*_TELLING, *_SPREAD)}
         by_rank = max((shape for shape in often if often[shape]), key=often.__getitem__, default=None)
+    if by_rank is None and not _ANY_RANK.search(edges.lower()):
+        by_rank = next((shape for shape in _SPEAKERS if _all_speak_alike(shape, said)), None)
     return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, said)), None)
 
 
@@ -166,6 +183,16 @@ def _of_one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float
         return 0
     fits = len(hosts) >= _AGREED and begun >= least and all(len(names) == 1 for names in hosts.values())
     return begun if fits else 0
+
+
+def _all_speak_alike(shape: re.Pattern[str], said: Sequence[str]) -> bool:
+    """Whether the numbers that most lines begin with are 0, 1, 2 … and each of them begins about as many."""
+    spoken = Counter(int(match["rank"]) for line in said if (match := shape.match(line)))
+    dense = len(spoken) >= _AGREED and spoken.keys() == set(range(len(spoken)))
+    if not dense or spoken.total() < _HALF * len(said):
+        return False
+    least = min(spoken.values())
+    return least >= _LEAST_LINES and max(spoken.values()) <= _SPEAK_ALIKE * least
 
 
 def _fits(shape: re.Pattern[str], lines: Iterable[str], says: re.Pattern[str], least: int) -> bool:

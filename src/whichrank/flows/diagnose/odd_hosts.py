@@ -58,6 +58,9 @@ _STAMP = re.compile(
     r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S*\]?\s*|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s+|\[ {0,8}\d{1,9}\.\d{6}\] "
 )
 _NAMED = re.compile(r"(?P<before>[\[(<]{0,2})(?P<name>[A-Za-z][\w.-]{1,62})(?P<behind>[\])>:|,]{0,3})")
+_COMMAND = re.compile(r"(?:\++|\$|[\w.@:~/-]{1,80}[$#]) (?P<command>[a-z/][^=]{1,60})")
+_ANSWER = 8
+"""Lines that belong to a command at most."""
 _VERSION = re.compile(r"\((\d{1,3}), (\d{1,3}), (\d{1,3})\)")
 _COUNTED = re.compile(r"\d+")
 _NUMBER = re.compile(r"\W*(\d+(?:\.\d+)?)[A-Za-z%/]{0,6}\W*")
@@ -70,6 +73,8 @@ _SYMPTOMS = (
     "unknown", "rank-exception", "rank-native-crash", "size-mismatch", "straggler", "conditional-collective",
     "collective-order", "uneven-inputs",
 )  # fmt: skip
+_HERE = "(this host)"
+"""A host's own name, which each says otherwise."""
 _FAR = 100
 """Times a number that no two hosts have alike: clocks that are off by minutes, not by microseconds."""
 _APART = 1.5
@@ -114,7 +119,8 @@ def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[O
     if verdict.cause == "healthy" and not slow:
         return []
     errors = [line for text in texts for line in text.last if _ERROR.search(line)]
-    found = [odd for odd in _all_odd(texts, people) if is_open or odd.cause == verdict.cause]
+    near = {verdict.cause, *(other.cause for other in verdict.alternatives if verdict.confidence < _FINISHED)}
+    found = [odd for odd in _all_odd(texts, people) if is_open or odd.cause in near]
     category = "slow" if slow and verdict.category != "hang" else verdict.category
     return [
         replace(odd, category=category, in_error=_is_in(odd, errors) or _is_of(odd.host, people, verdict))
@@ -198,7 +204,8 @@ def _families(texts: Iterable[_Text]) -> dict[tuple[str, ...], list[_Said]]:
                 if named and len(words) > at + 1:
                     key = (*(_COUNTED.sub("#", word) for word in words[:at]), named["before"], named["behind"])
                     name = short_name(named["name"])
-                    families[key].append(_Said(text.label, number, name, words[at + 1 :], line.strip()))
+                    behind = tuple(_HERE if word.partition(".")[0] == name else word for word in words[at + 1 :])
+                    families[key].append(_Said(text.label, number, name, behind, line.strip()))
     return families
 
 
@@ -289,7 +296,8 @@ def _in_own_files(texts: Sequence[_Text], people: People) -> Iterator[OddHost]:
     alike = {label for labels in shapes.values() if len(labels) >= _HOSTS for label in labels}
     if not _HOSTS <= len(alike) <= _MOST_HOSTS:
         return
-    yield from _odd(_settings([text for text in texts if text.label in alike], names), set(names.values()))
+    own = [text for text in texts if text.label in alike]
+    yield from _odd([*_settings(own, names), *_answers(own, names)], set(names.values()))
     for text in (text for text in texts if text.label in alike):
         for number, line in text.lines:
             if shapes[_COUNTED.sub("#", line)[:_SHAPE]] != {text.label}:
@@ -359,6 +367,18 @@ def _settings(texts: Sequence[_Text], names: Mapping[str, str]) -> list[_Said]:
         for label, number, line, setting in found
         if setting
     ]
+
+
+def _answers(texts: Sequence[_Text], names: Mapping[str, str]) -> Iterator[_Said]:
+    """What short commands printed that a shell wrote down before it ran them: `+ cat /sys/fs/cgroup/cpu.max`."""
+    for text in texts:
+        command, since = "", 0
+        for number, line in text.lines:
+            said = line.strip()
+            if asked := _COMMAND.fullmatch(said):
+                command, since = asked["command"], number
+            elif command and said and number - since <= _ANSWER and not _STAMP.match(said):
+                yield _Said(text.label, number, names[text.label], (command, *said.split()), f"{command}: {said}")
 
 
 def _host_of_file(label: str, texts: Sequence[_Text], people: People) -> str | None:

@@ -62,10 +62,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _finding(case: Case, best: Outlier, agreeing: Sequence[Outlier]) -> Finding:
     ranks, on = measured.ranks_of(case, best.members), measured.hosts_of(case, best.members)
     whole = on and len(ranks) != 1
+    stands = "stand" if len(ranks) > 1 and not whole else "stands"
     who = f"host {on[0]}" if whole else wording.culprits_text(case, ranks)
     kinds = {outlier.quantity for outlier in agreeing}
     plain = best.quantity in ("data", "work") or (best.quantity != "wait" and best.times > 2)
-    cause = "input-bound" if best.quantity == "data" else CAUSE
+    cause = "input-bound" if best.quantity == "data" and not _explains_little(best, agreeing) else CAUSE
     waits = " and waits least for the others" if "wait" in kinds and best.quantity != "wait" else ""
     return Finding(
         code=CODE,
@@ -75,10 +76,16 @@ def _finding(case: Case, best: Outlier, agreeing: Sequence[Outlier]) -> Finding:
         grade=Grade.SUPPORTS if plain else Grade.HINTS,
         kind="timing",
         subject=Subject(ranks=ranks, hosts=on if whole else ()),
-        message=f"{who[0].upper()}{who[1:]} stands out in {best.name}: {best.told()} the others{waits}.",
+        message=f"{who[0].upper()}{who[1:]} {stands} out in {best.name}: {best.told()} the others{waits}.",
         evidence=tuple(ref for outlier in (best, *(o for o in agreeing if o is not best)) for ref in outlier.refs)[:6],
         fix=fix(cause),
     )
+
+
+def _explains_little(late: Outlier, agreeing: Sequence[Outlier]) -> bool:
+    """Whether the others wait for these much longer than what stands out takes them."""
+    waited = [abs(o.theirs - o.typical) for o in agreeing if o.quantity == "wait"]
+    return bool(waited) and max(waited) > _DRASTIC * abs(late.theirs - late.typical)
 
 
 def _is_drastic(late: Outlier) -> bool:

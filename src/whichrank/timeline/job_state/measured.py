@@ -189,8 +189,12 @@ def _split(cells: Sequence[_Told]) -> Split | None:
     if cells[0].cell.quantity != "checksum":
         return None
     by_step: dict[int, dict[Member, _Told]] = defaultdict(dict)
+    rounds: Counter[Member] = Counter()
+    stepless = all(told.cell.step < 0 for told in cells)
     for told in cells:
-        by_step[told.cell.step].setdefault(told.cell.member, told)
+        member = told.cell.member
+        by_step[rounds[member] if stepless else told.cell.step].setdefault(member, told)
+        rounds[member] += 1
     agreed = False
     for step, row in sorted(by_step.items()):
         if len(row) < 2:

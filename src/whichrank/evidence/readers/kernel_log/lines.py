@@ -100,8 +100,10 @@ _NFS = re.compile(r"(?:nfs: )?server (\S{1,253}) (not responding|OK)\b")
 _LUSTRE = re.compile(
     r"Lustre(?:Error)?: .{0,120}?"
     r"(?:(?:Connection to (?=\S{1,120} .{0,80}was lost)|This client was evicted by )([^\s;]{1,120})"
+    r"|(?<![\w-])(\w[\w-]{0,60}-(?:OST|MDT|MGS)[0-9a-f]{0,8})(?=-\w{2,4}-[0-9a-fx-]{4,40}: Connection restored to )"
     r"|Connection restored to (\S{1,120}))"
 )
+"""Newer clients say to which address a connection is restored; the server stands in the name of the device."""
 _CEPH = re.compile(
     r"\b(?:libceph: ((?:mon|osd)\d{1,6})\b.{0,80}?\b(session lost|session established|down|up)\b"
     r"|ceph: (?:\[[^\]]{1,80}\]: )?(mds\d{1,4}) (hung|reconnect denied|recovery completed|caps renewed|came back))"
@@ -282,7 +284,7 @@ def server_said(text: str) -> Told | None:
     if match := _NFS.search(text):
         return Told("server_back" if match[2] == "OK" else "server_silent", {"server": match[1]})
     if match := _LUSTRE.search(text):
-        return Told("server_silent" if match[1] else "server_back", {"server": match[1] or match[2]})
+        return Told("server_silent" if match[1] else "server_back", {"server": match[1] or match[2] or match[3]})
     if match := _CEPH.search(text):
         server, state = (part for part in match.groups() if part)
         return Told("server_back" if state in _CEPH_BACK else "server_silent", {"server": server})

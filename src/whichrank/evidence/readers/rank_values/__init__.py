@@ -32,8 +32,8 @@ _OFTEN = 3
 """Values of one name that a file of a single rank must have: other ranks have files of their own."""
 _MOST_RANKS = 1 << 18
 """Ranks of all values together."""
-_MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d|/Rnk: ")
-_MEMBERS = (b"rank", b"/rnk: ", b"host", b"node", b"worker")
+_MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d|/Rnk: |[\[(<][rwp]?\d{1,4}[ \])>]|\br\d{1,4}: ")
+_MEMBERS = (b"rank", b"/rnk: ", b"host", b"node", b"worker", b"[r", b" r", b"[w", b"[p")
 _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
     rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops| d?t_[a-z])"
@@ -66,11 +66,12 @@ def read(item: Item) -> Reading:
     """Every value with whom it belongs to."""
     first, data = tail(item, _LARGEST if item.size <= _LARGEST else _END)
     writer, clock = _writer(item.label), _clock(item)
-    by_key = clock.rank_key is not None
-    if not _may_be_worth(data.lower()) or not (writer is not None or by_key or _WORTH.search(data)):
+    tagged = _tagged(clock_of(item))
+    known = writer is not None or tagged is not None or clock.rank_key is not None
+    if not _may_be_worth(data.lower()) or not (known or _WORTH.search(data)):
         return Reading([], "ignored", "no values by rank")
     lines = _lines(data, first)
-    single = rows(lines, clock, measuring(data, first), writer)
+    single = rows(lines, clock, measuring(data, first), writer, tagged)
     found = chain(tables(lines), extremes(lines), listed(lines), single)
     cells = sorted(_bounded(found), key=lambda cell: cell.line)
     alone = len({cell.member for cell in cells}) < 2
@@ -113,6 +114,11 @@ def _bounded(cells: Iterable[RankValue]) -> Iterator[RankValue]:
         if left < 0:
             return
         yield cell
+
+
+def _tagged(clock: Clock) -> Clock | None:
+    """Who hears the rank in what the file puts before its lines."""
+    return clock if clock.prefix is not None and "rank" in clock.prefix.groupindex else None
 
 
 def _clock(item: Item) -> Clock:

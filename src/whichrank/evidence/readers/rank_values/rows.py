@@ -88,9 +88,10 @@ def rows(
     clock: Clock,
     measure: frozenset[int] | None = None,
     writer: Member | None = None,
+    tagged: Clock | None = None,
 ) -> Iterator[RankValue]:
     """Values of single ranks, in the order of the lines; `measure`: what `measuring` said of them; `writer`: whose
-    the lines are that name no rank."""
+    the lines are that name no rank; `tagged`: who hears the rank in what stands before them."""
     name, timed, step = "", False, -1
     legend: dict[str, str] = {}
     for number, line in lines:
@@ -100,8 +101,11 @@ def rows(
             legend |= {short["name"]: short["meaning"] for short in _LEGEND.finditer(line)}
         keyed = clock.rank_key is not None and line.startswith("{")
         if "ank" not in line and "ANK" not in line and not keyed and not _IN_BRACKETS.match(line):
-            if writer is not None and _may_tell(line, number, measure):
-                yield from _pairs(listen(line.encode(), clock).text, writer, number, step, legend)
+            if (writer is not None or tagged is not None) and _may_tell(line, number, measure):
+                voice = listen(line.encode(), tagged or clock)
+                mine = Member((voice.rank,)) if voice.rank is not None else writer
+                if mine is not None:
+                    yield from _pairs(voice.text, mine, number, step, legend)
             step, name, timed = _between(line, clock, step, name, timed)
             continue
         if not _may_tell(line, number, measure) and not any(f"{short}=" in line for short in legend):
