@@ -30,6 +30,8 @@ _SHAPES = tuple(
         rf"{_HOST}\[{_RANK}\]:? ",
     )
 )
+_OWN_WORD = "w|p|proc|process|worker|trainer|replica|member|peer|dev|device"
+"""What programs call their ranks."""
 _SPEAKERS = tuple(
     re.compile(shape)
     for shape in (
@@ -37,7 +39,7 @@ _SPEAKERS = tuple(
         rf"\({_RANK}\):? ?",
         rf"<{_RANK}>:? ?",
         rf"{_RANK} ?\| ?",
-        rf"[\[(<]?(?:w|p|proc|process|worker|trainer|replica|member|peer|dev|device)[ _#-]?{_RANK}(?:[\])>]:?|:| ?\||>) ?",
+        rf"[\[(<]?(?:{_OWN_WORD})[ _#-]?{_RANK}(?:[\])>]:?|:| ?\||>) ?",
     )
 )
 _SPEAK_ALIKE, _LEAST_LINES = 1.5, 3

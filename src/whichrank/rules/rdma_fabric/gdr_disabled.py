@@ -28,13 +28,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.events.launchers import JobEnded
 from whichrank.records.events.run_state import RunFinished
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements, trials
+from whichrank.timeline.job_state.outcome import failures
 
 CODE = "RDMA211"
 CAUSE = "gdr-disabled"
@@ -110,10 +114,20 @@ def _nowhere(case: Case) -> Finding | None:
 
 
 def _differs(case: Case, without: dict[str, Ref]) -> Finding:
-    grade = Grade.SUPPORTS if trials.said_category(case) == "slow" else Grade.HINTS
+    cancelled = _cancelled_at_work(case)
+    grade = Grade.SUPPORTS if cancelled or trials.said_category(case) == "slow" else Grade.HINTS
     hosts = tuple(sorted(without))
     message = f"Without GPUDirect RDMA: {', '.join(hosts)}; other hosts of the job use it."
-    return _slow(message, [without[host] for host in hosts][:4], grade, hosts)
+    finding = _slow(message, [without[host] for host in hosts][:4], grade, hosts)
+    return replace(finding, severity="error") if cancelled else finding
+
+
+def _cancelled_at_work(case: Case) -> bool:
+    """Whether somebody stopped a job that did its steps and in which nothing had failed: it was not worth its time."""
+    ended = case.events(JobEnded)
+    others = [event for event in failures(case) if not isinstance(event, JobEnded)]
+    by_hand = bool(ended) and all(event.reason.upper() in ("", "CANCELLED") for event in ended)
+    return by_hand and known_messages.has_run(case) and not others and not case.stands_still
 
 
 def _slow(message: str, refs: Sequence[Ref], grade: Grade, hosts: tuple[str, ...] = ()) -> Finding:

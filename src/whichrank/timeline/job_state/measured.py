@@ -65,6 +65,7 @@ class Split(Struct, frozen=True):
     step: int
     members: tuple[Member, ...]
     agreed_before: bool
+    agreed_after: bool
     refs: tuple[Ref, ...]
 
 
@@ -195,21 +196,21 @@ def _split(cells: Sequence[_Told]) -> Split | None:
         member = told.cell.member
         by_step[rounds[member] if stepless else told.cell.step].setdefault(member, told)
         rounds[member] += 1
-    agreed = False
-    for step, row in sorted(by_step.items()):
-        if len(row) < 2:
-            continue
-        counts = Counter(told.cell.token for told in row.values())
-        if len(counts) == 1:
-            agreed = True
-            continue
-        (token, most), *_ = counts.most_common(1)
-        odd = tuple(member for member, told in row.items() if told.cell.token != token) if 2 * most > len(row) else ()
-        shown = [next(c for c in row.values() if c.cell.token == t) for t, _ in reversed(counts.most_common())][:2]
-        if odd:
-            shown = [row[odd[0]], next(told for told in row.values() if told.cell.token == token)]
-        return Split(cells[0].cell.name, step, odd, agreed, tuple(map(_ref, shown)))
-    return None
+    rows = [(step, row) for step, row in sorted(by_step.items()) if len(row) > 1]
+    apart = [at for at, (_, row) in enumerate(rows) if len({told.cell.token for told in row.values()}) > 1]
+    if not apart:
+        return None
+    step, row = rows[apart[0]]
+    counts = Counter(told.cell.token for told in row.values())
+    (token, most), *_ = counts.most_common(1)
+    odd = tuple(member for member, told in row.items() if told.cell.token != token) if 2 * most > len(row) else ()
+    shown = [next(c for c in row.values() if c.cell.token == t) for t, _ in reversed(counts.most_common())][:2]
+    if odd:
+        shown = [row[odd[0]], next(told for told in row.values() if told.cell.token == token)]
+    after = apart[-1] < len(rows) - 1
+    return Split(
+        cells[0].cell.name, -1 if stepless else step, odd, apart[0] > 0, after, tuple(_ref(told) for told in shown)
+    )
 
 
 def _by_name(values: Iterable[RankValues]) -> list[list[_Told]]:

@@ -32,7 +32,9 @@ _OFTEN = 3
 """Values of one name that a file of a single rank must have: other ranks have files of their own."""
 _MOST_RANKS = 1 << 18
 """Ranks of all values together."""
-_MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d|/Rnk: |[\[(<][rwp]?\d{1,4}[ \])>]|\br\d{1,4}: ")
+_MEMBER = re.compile(
+    rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d|/Rnk: |[\[(<][rwp]?\d{1,4}[ \])>]|\br\d{1,4}: "
+)
 _MEMBERS = (b"rank", b"/rnk: ", b"host", b"node", b"worker", b"[r", b" r", b"[w", b"[p")
 _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"

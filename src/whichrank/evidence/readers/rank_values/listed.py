@@ -1,4 +1,5 @@
-"""Values of all ranks in one line: `copy_s by rank 0:2.01 1:1.92 2:2.04`, `step time (ms) per rank: [21, 21, 39]`."""
+"""Values of all ranks in one line: `copy_s by rank 0:2.01 1:1.92 2:2.04`, `step time (ms) per rank: [21, 21, 39]`,
+or in rows of one number per rank below a line that says so (`ms per step by rank`)."""
 
 from __future__ import annotations
 
@@ -24,13 +25,16 @@ _PAIRS = late(rf"(?:(?:rank ?|r)?{_ANY}(?:[,;|]?\s{{1,4}}|[,;|]|$)){{{_LEAST},}}
 _ARRAY = late(rf"\[\s{{0,4}}{_NUMBER}(?:[,\s]{{1,4}}{_NUMBER}){{{_LEAST - 1},}},?\s{{0,4}}\]")
 _STEP = late(r"(?i)\b(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
 _OF_STEPS = late(r"(?i)step|iter|batch|fwd|bwd|forward|backward|wait|/s|per[ _-]?s|throughput|flops|mfu")
+_VALUES = rf"{_NUMBER}(?:[,\s|]{{1,20}}{_NUMBER}){{{_LEAST - 1},}}"
+_ROW = late(rf"\s{{0,40}}(?P<name>[A-Za-z][\w./+%() -]{{0,40}}?)[\s:=|]{{1,20}}(?P<values>{_VALUES})\s{{0,8}}")
+_HEADED = late(r"(?i)\b(ms|us|s|secs?|seconds|milliseconds)\b|\btim(?:es?|ings?|ers?)\b")
 _SCALE = {"s": 1000.0, "us": 0.001}
 
 
 def listed(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
     """The values of such lines; of a list without ranks the first is that of rank 0. What the name does not tell to be
     of every step counts where several lines tell it: a start may take one rank longer."""
-    found = list(_listed(lines))
+    found = [*_listed(lines), *_below(lines)]
     told = Counter(name for name, _ in {(cell.name, cell.line) for cell in found})
     yield from (cell for cell in found if told[cell.name] > 1 or _OF_STEPS.search(cell.name))
 
@@ -53,6 +57,27 @@ def _listed(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
         for cell in cells:
             value = float(cell.value) * _SCALE.get(cell.unit, 1.0)
             yield RankValue(name[0], kind, Member((cell.rank,)), step, number, cell.quote, value)
+
+
+def _below(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
+    """The rows below a line that speaks of values by rank and has none itself; all of them have as many numbers."""
+    headed, timed, step, width = False, False, -1, 0
+    for number, line in lines:
+        if "ank" in line and len(line) <= _LONGEST and _WORDS.search(line) and not _ARRAY.search(line):
+            at = _STEP.search(line)
+            headed, timed, step, width = True, _HEADED.search(line) is not None, int(at[1]) if at else -1, 0
+            continue
+        row = _ROW.fullmatch(line) if headed and len(line) <= _LONGEST else None
+        values = re.findall(_NUMBER, row["values"]) if row else []
+        headed = row is not None and len(values) == (width or len(values))
+        if row is None or not headed:
+            continue
+        width, name = len(values), row["name"].strip()
+        kind = quantity(name, timed=timed)
+        if kind not in (None, "checksum"):
+            for rank, value in enumerate(values):
+                quote = f"{name}: {value} is number {rank + 1} of {width}"
+                yield RankValue(name, kind, Member((rank,)), step, number, quote, float(value))
 
 
 class _Cell(NamedTuple):
