@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -27,6 +27,8 @@ _LATE = ("rank-stuck-in-user-code", "collective-order", _ANOTHER_CALL)
 _OF_LIBRARIES = re.compile(r"Traceback|NCCL INFO|\[[Rr]ank \d+\] ")
 """What torch and NCCL print on their own account."""
 _SHARES = re.compile(r"(?i)\b(?:samples?|batch(?:es)?|steps?|shards?|files?|records?|examples?|tars?|tokens)\b")
+_BATCH = re.compile(r"(?i)batch")
+_FAR = 4
 _LEFT = re.compile(
     r"(?i)\b(?:epoch|train(?:ing)?|loop|loader|dataset)\b[^\n]{0,30}"
     r"\b(?:done|end(?:s|ed)?|finished|complete[ds]?|exhausted)\b"
@@ -152,15 +154,24 @@ def _cause(line: Line) -> str | None:
 
 
 def _counts_differ(line: Line, spoken: SpokenLines) -> bool:
-    """Whether all others said a larger number, and the same one, in a line about shares of the data."""
+    """Whether all others said a larger number, in a line about shares of the data: the same one, or numbers that lie
+    much closer together, or that are the same where they are counted in batches of a size that all of them name."""
     if not _SHARES.search(line.text):
         return False
     told = spoken.told[line.beginning]
     mine, others = line.numbers, [said for rank, said in told.items() if rank != line.speaker.name and said]
     shared = min(map(len, (mine, *others)))
-    return len(others) > 1 and any(
-        len({said[at] for said in others}) == 1 and _value(others[0][at]) > _value(mine[at]) for at in range(shared)
-    )
+    if len(others) < 2:
+        return False
+    rows = [tuple(_value(said[at]) for said in (mine, *others)) for at in range(shared)]
+    sizes = [row[0] for row in rows if len(set(row)) == 1 and row[0] > 1] if _BATCH.search(line.text) else []
+    return any(_is_less(row) or any(_is_less([n // size for n in row]) for size in sizes) for row in rows)
+
+
+def _is_less(row: Sequence[int]) -> bool:
+    """Whether the first number lies far below all others, compared with how far those lie apart."""
+    mine, *others = row
+    return min(others) - mine > _FAR * (max(others) - min(others))
 
 
 def _value(number: str) -> int:
