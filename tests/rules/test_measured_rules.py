@@ -96,6 +96,23 @@ def test_without_a_majority_nobody_is_named(tmp_path):
     assert found.confidence < SUPPORTED
 
 
+def test_replicas_that_agree_again_were_computed_wrongly_once(tmp_path):
+    """Parameters that differ stay different: these are digests of what each GPU computes anew."""
+    text = checksums((2,), 200).replace("300 param_md5 00012cbad2", "300 param_md5 00012caaaa")
+    found = verdict(tmp_path, text)
+    assert (found.category, found.cause, found.culprits.ranks) == ("corruption", "gpu-computes-wrong", (2,))
+
+
+def test_rounds_of_a_test_that_name_no_step(tmp_path):
+    rows = "".join(
+        f"[rank{rank}] burn-in gemm digest {'0bad0bad' if rank == 1 and turn == 3 else '5e1f77a0'}\n"
+        for turn in range(6)
+        for rank in range(4)
+    )
+    found = verdict(tmp_path, rows)
+    assert (found.category, found.cause, found.culprits.ranks) == ("corruption", "gpu-computes-wrong", (1,))
+
+
 def test_equal_replicas_are_fine(tmp_path):
     assert verdict(tmp_path, checksums((), 0)).cause != "replica-divergence"
 
@@ -214,3 +231,15 @@ def test_a_time_that_somebody_chose_is_no_measurement(tmp_path):
         for rank, wait in enumerate((2.0, 2.1, 2.0, 4.1, 2.0, 1.9))
     )
     assert verdict(tmp_path, text).culprits.ranks == ()
+
+
+def test_who_fetches_a_little_longer_while_the_others_wait_far_longer_is_late(tmp_path):
+    """What stands out in the data explains a small part of what the others wait."""
+    text = "".join(
+        f"rank={rank} step={step} data={0.030 if rank == 2 else 0.010:.3f}s work={0.90 if rank == 2 else 0.40:.2f}s "
+        f"allreduce_wait={0.02 if rank == 2 else 0.54:.2f}s\n"
+        for step in range(12)
+        for rank in range(4)
+    )
+    found = verdict(tmp_path, text)
+    assert (found.category, found.cause, found.culprits.ranks) == ("slow", "straggler", (2,))

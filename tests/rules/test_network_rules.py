@@ -178,6 +178,27 @@ def test_a_host_without_gpudirect_where_others_use_it(tmp_path):
     assert "RDMA211" not in [finding.code for finding in diagnose([tmp_path], jobs=1).findings]
 
 
+def test_a_job_at_work_that_somebody_cancelled_was_too_slow(tmp_path):
+    line = "{0}:100:101 [0] NCCL INFO Channel {1:02}/0 : {2}[0] -> {3}[0] [{4}] via NET/IB/1{5}\n"
+    text = "".join(
+        line.format("gpu32", n, 0, 8, "send", "/GDRDMA") + line.format("gpu37", n, 0, 8, "receive", "")
+        for n in range(4)
+    )
+    steps = "".join(f"step {step} loss 2.1\n" for step in range(9))
+    end = "slurmstepd: error: *** STEP 9.0 ON gpu32 CANCELLED AT 2026-03-01T10:00:00 ***\n"
+    (tmp_path / "train.log").write_text(text + steps + end)
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.category, found.cause, found.culprits.hosts) == ("slow", "gdr-disabled", ("gpu37",))
+
+
+def test_one_host_at_an_end_of_all_paths_that_lose_large_packets(tmp_path):
+    lost = "[{}] ping -c3 -M do -s 8972 {}: 3 packets transmitted, 0 received, 100% packet loss\n"
+    paths = (("n14", "n16"), ("n16", "n17"), ("n15", "n16"))
+    (tmp_path / "check.log").write_text("".join(lost.format(*path) for path in paths))
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.hosts) == ("mtu-mismatch", ("n16",))
+
+
 LINK = "2: ens5: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {} qdisc mq state UP mode DEFAULT group default qlen 1000\n"
 TUNNEL = (
     "6: vxlan.calico: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {} qdisc noqueue state UNKNOWN mode DEFAULT group default\n"

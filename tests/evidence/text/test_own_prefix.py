@@ -21,6 +21,12 @@ from whichrank.model.contracts import Item
         ("bn07 rank  0 | 02:20:04 | init\nbn09 rank 11 | 02:20:06 | init\n", "bn09 rank 11 | 02:21:00 | done", 11),
         ("".join(f"{n}: WARN rank {n} waits\n" for n in range(5)), "3: loss 2.1", 3),
         ("0|data|INFO|rank 0: 1024 batches\n5|data|INFO|rank 5: 1011 batches\n", "5|train|INFO|epoch 0 finished", 5),
+        ("INFO mod.io r0: rank 0 up\nINFO mod.io r6: rank 6 up\n", "WARNING mod.net r6: retry 2", 6),
+        ("[r0 s1 d0] rank 0 up\n[r3 s1 d1] rank 3 up\n", "[r3 s1 d1] shard 9 missing", 3),
+        ("[rank0 pp=0 tp=0] x\n[rank5 pp=1 tp=1] y\n", "[rank5 pp=1 tp=1] pool exhausted", 5),
+        ("[default0]:INFO a r0: x rank 0\n[default1]:INFO a r9: x rank 9\n", "[default1]:INFO a r9: y", 9),
+        ("".join(f"[{n}] step {s}\n" for s in range(3) for n in range(4)), "[2] OSError: no space", 2),
+        ("".join(f"w{n} | step {s}\n" for s in range(4) for n in range(3)), "w1 | loss nan", 1),
     ],
 )
 def test_a_prefix_is_learned_from_lines_that_say_their_rank(tmp_path, lines, line, rank):
@@ -39,6 +45,10 @@ def test_a_prefix_is_learned_from_lines_that_say_their_rank(tmp_path, lines, lin
         "(mk-a, rank=3) x\n(mk-b, rank=3) y\n(mk-b, rank=4) z\n",  # one rank on two hosts
         "0: rank 0 waits\n1: rank 1 waits\n2: rank 2 waits\n",  # too few that only mention a rank
         "".join(f"{n}: rank {n} waits\n" for n in range(8)) + "3: lost rank 5\n",
+        "".join(f"[{n}] step {s}\n" for s in range(3) for n in (0, 1, 3)),  # a number is missing
+        "".join(f"[{n}] loading part {n}\n" for n in range(4)),  # each only once: a counter
+        "[0] step\n" * 9 + "[1] step\n" * 3,  # a level or a state, not one of equals
+        "".join(f"[{n}] step {s}\nepoch\nlr\n" for s in range(3) for n in range(4)),  # few of all lines
     ],
 )
 def test_what_does_not_agree_is_not_learned(lines):

@@ -153,6 +153,23 @@ def test_kernel_logs_of_hosts_tell_of_their_links(tmp_path: Path) -> None:
     assert (found.category, found.cause, found.culprits.hosts) == ("slow", "slow-network", ("birch-3",))
 
 
+@pytest.mark.parametrize("mark", ["+ ", "root@{0}:~# ", "++ "])
+def test_answers_of_commands_that_a_shell_wrote_down(tmp_path: Path, mark: str) -> None:
+    """A file per host; every command is short, and the answer does not repeat its name."""
+    files = {"train.log": STARTED + SLOW + "birch-1 10:10:00 ERROR slo: mean step above budget\n"}
+    for name in HOSTS:
+        cpus = "400000 100000" if name == "birch-3" else "max 100000"
+        shell = mark.format(name)
+        files[f"prolog-{name}.log"] = f"{shell}hostname\n{name}\n{shell}cat /sys/fs/cgroup/cpu.max\n{cpus}\n"
+    found = diagnose([texts.write(tmp_path, files)]).verdict
+    assert (found.cause, found.culprits.hosts) == ("cpu-starved", ("birch-3",))
+
+
+def test_the_own_name_of_a_host_is_no_difference(tmp_path: Path) -> None:
+    lines = "".join(f"prolog {name}: chronyd on {name}.lan: 3 sources\n" for name in HOSTS)
+    assert verdict(tmp_path, lines).culprits.hosts == ()
+
+
 # -- tables with a heading
 
 STARTED = "".join(f"{rank}: INFO launch host={HOSTS[rank // 2]} rank={rank}/8 pid={600 + rank}\n" for rank in range(8))

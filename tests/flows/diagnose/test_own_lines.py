@@ -196,3 +196,20 @@ def test_why_a_rank_is_in_another_call(tmp_path, line, cause):
     own = f"ts=2025-11-21T14:21:09Z level=info rank=5 {line}"
     verdict = judged(tmp_path, *said, own, *timeouts(late=5), odd)
     assert (verdict.cause, verdict.culprits.ranks) == (cause, (5,))
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ((1000, 1000, 1000, 1000, 1000, 872, 1000, 1000), True),
+        ((1002, 1001, 1003, 1000, 1002, 872, 1001, 1003), True),  # the others lie close together
+        ((1002, 940, 1003, 960, 1002, 872, 1001, 1003), False),
+        ((1009, 1001, 1012, 1000, 1002, 984, 1001, 1014), True),  # in batches of 32: 31 each, and 30
+    ],
+    ids=["same", "close", "far apart", "batches"],
+)
+def test_a_share_of_the_data_that_is_smaller_than_those_of_all_others(tmp_path, counts, told):
+    shares = [f"[rank{rank}] shard holds {count} samples, batch size 32" for rank, count in enumerate(counts)]
+    verdict = judged(tmp_path, *shares, *steps(6), *timeouts(late=5))
+    assert (verdict.cause == "uneven-inputs") == told
+    assert not told or verdict.culprits.ranks == (5,)

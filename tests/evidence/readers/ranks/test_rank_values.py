@@ -198,6 +198,28 @@ def test_other_lists_by_rank_tell_no_times(tmp_path, line):
     assert cells(tmp_path, f"rank 0 of 4 begins\n{line}\n") == []
 
 
+def test_rows_of_one_number_per_rank_below_a_heading(tmp_path):
+    text = "ms per step by rank\n  fwd     20.5 21.0 39.5\n  wait    30.0 29.5 2.5\nsaved\n  fwd     1 2 3\n"
+    assert cells(tmp_path, 2 * text) == 2 * [
+        *(("fwd", "work", (rank,), None, -1, value) for rank, value in enumerate((20.5, 21.0, 39.5))),
+        *(("wait", "wait", (rank,), None, -1, value) for rank, value in enumerate((30.0, 29.5, 2.5))),
+    ]
+
+
+def test_rows_of_other_lengths_are_no_table(tmp_path):
+    text = "ms per step by rank\n  fwd     20.5 21.0 39.5\n  wait    30.0 29.5 2.5 7.0\n"
+    assert {name for name, *_ in cells(tmp_path, 2 * text)} == {"fwd"}
+
+
+def test_a_tag_of_the_program_names_the_rank(tmp_path):
+    text = "".join(f"INFO app r{rank}: it {n} fwd=2{rank}ms meet=7ms\n" for n in range(3) for rank in range(2))
+    found = cells(tmp_path, "INFO app r0: rank 0 up\nINFO app r1: rank 1 up\n" + text)
+    assert {(name, ranks, value) for name, _, ranks, *_, value in found if name == "fwd"} == {
+        ("fwd", (0,), 20.0),
+        ("fwd", (1,), 21.0),
+    }
+
+
 def test_a_unit_before_all_values(tmp_path):
     line = "[rank {}] update 20/100 loss 24.2 | ms: rollout {} backward 300 allreduce {}\n"
     found = cells(tmp_path, line.format(0, 158, 607) + line.format(1, 408, 135))

@@ -38,14 +38,27 @@ _MEMBER = re.compile(
 _MEMBERS = (b"rank", b"/rnk: ", b"host", b"node", b"worker", b"[r", b" r", b"[w", b"[p")
 _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
-    rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops| d?t_[a-z])"
+    rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|digest|fingerprint|flops| d?t_[a-z])"
     rb"|rank\s{0,4}\d{1,7}\s?[:|=]\s{0,8}\d|(?:ms|time|sha1|sum|hash)\W[^\n]{0,80}\brank"
     rb"|\b(?:by|per|each|across)[ _-](?:all )?ranks?\b[^\n]{0,60}\[\s{0,4}\d"
     rb"|/Rnk: \d| Ranks with (?:low|high)est "
     rb"|\branks? \d{1,7}-\d{1,7}\b[^\n]{0,80}?=\d"
-    rb"|\]\[\d{1,6}\][^\n]{0,80}(?:time|\dm?s\b|sha|md5|hash|sum|crc)"
+    rb"|\]\[\d{1,6}\][^\n]{0,80}(?:time|\dm?s\b|sha|md5|hash|sum|crc|digest|fingerprint)"
 )
-_MEASURES = (b"time", b"ms", b"sha", b"md5", b"hash", b"sum", b"crc", b"flops", b" t_", b" dt_")
+_MEASURES = (
+    b"time",
+    b"ms",
+    b"sha",
+    b"md5",
+    b"hash",
+    b"sum",
+    b"crc",
+    b"digest",
+    b"fingerprint",
+    b"flops",
+    b" t_",
+    b" dt_",
+)
 _SECONDS = re.compile(rb"s(?<=[\d (_/]s)\b")
 _RANKED = re.compile(rb"rank(?:\s{0,4}\d{1,7}\s?[:|=]|s? \d{1,7}-\d)|(?:by|per|each|across)[ _-](?:all )?rank")
 """In lower case: one of these stands in a text that is worth it, found sooner than that."""
