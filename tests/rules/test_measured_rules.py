@@ -243,3 +243,12 @@ def test_who_fetches_a_little_longer_while_the_others_wait_far_longer_is_late(tm
     )
     found = verdict(tmp_path, text)
     assert (found.category, found.cause, found.culprits.ranks) == ("slow", "straggler", (2,))
+
+
+@pytest.mark.parametrize(("after", "slow"), [(0.50, False), (0.90, True)])
+def test_a_message_that_did_not_change_the_pace_slowed_nothing_down(tmp_path, after, slow):
+    """A GPU that complains of its power in the midst of steps that go on as before."""
+    steps = [f"step {step} loss 2.1 {0.5 if step < 12 else after:.2f} s/step\n" for step in range(24)]
+    warning = "Detected clocks event due to power violation in GPU 3.\n"
+    found = verdict(tmp_path, "".join(steps[:12]) + warning + "".join(steps[12:]))
+    assert (found.category == "slow") == slow

@@ -553,6 +553,28 @@ def test_progress_of_frameworks(read: Read, line: str, step: int, loss: float) -
     assert columns.loss.tolist() == pytest.approx([loss])
 
 
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ("elapsed time per iteration (ms): 412.5", 0.4125),
+        ("step_time=0.52s", 0.52),
+        ("step time (ms): 212", 0.212),
+        ("iter time 0.25", 0.25),
+        ("dt: 338.1ms", 0.3381),
+        ("0.50 s/step", 0.5),
+        ("(512 ms/iter)", 0.512),
+        ("4.00 it/s", 0.25),
+        ("| 2 steps/s |", 0.5),
+        ("time 10:03:22", None),
+        ("batch time limit 600 s/epoch", None),
+        ("8100 tokens/s", None),
+    ],
+)
+def test_how_long_a_step_took(read: Read, told: str, seconds: float | None) -> None:
+    (found,) = progress(read(f"step 3/100 loss 2.1 {told}\n")).seconds_per_step
+    assert np.isnan(found) if seconds is None else found == pytest.approx(seconds)
+
+
 def test_the_first_nan_of_each_rank_is_an_event(read: Read) -> None:
     lines = [
         f"rank {i % 4} step {i // 4} loss {'nan' if i // 4 >= (3 if i % 4 == 2 else 5) else 0.5}" for i in range(40)

@@ -213,3 +213,21 @@ def test_a_share_of_the_data_that_is_smaller_than_those_of_all_others(tmp_path, 
     verdict = judged(tmp_path, *shares, *steps(6), *timeouts(late=5))
     assert (verdict.cause == "uneven-inputs") == told
     assert not told or verdict.culprits.ranks == (5,)
+
+
+@pytest.mark.parametrize(
+    ("name", "noisy", "cause"),
+    [("mb", False, "uneven-inputs"), ("branch", False, "conditional-collective"), ("mb", True, None)],
+)
+def test_a_value_that_was_the_same_on_all_ranks_until_the_last_round(tmp_path, name, noisy, cause):
+    odd = [
+        (rank, turn) for rank in range(WORLD) for turn in range(8) if (rank, turn) == (5, 7) or (noisy and rank == turn)
+    ]
+    rounds = [
+        f"[rank{rank}] round {turn}: {name}={15 if (rank, turn) in odd else 16} loss=2.{rank}"
+        for turn in range(8)
+        for rank in range(WORLD)
+    ]
+    verdict = judged(tmp_path, *rounds, *timeouts(late=5))
+    assert (verdict.cause == cause) == (cause is not None)
+    assert cause is None or verdict.culprits.ranks == (5,)

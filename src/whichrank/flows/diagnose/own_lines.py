@@ -28,6 +28,10 @@ _OF_LIBRARIES = re.compile(r"Traceback|NCCL INFO|\[[Rr]ank \d+\] ")
 """What torch and NCCL print on their own account."""
 _SHARES = re.compile(r"(?i)\b(?:samples?|batch(?:es)?|steps?|shards?|files?|records?|examples?|tars?|tokens)\b")
 _BATCH = re.compile(r"(?i)batch")
+_COUNTED = re.compile(rf"{_SHARES.pattern}|(?i:^(?:n|num|len|mb|mbs|micro\w*|\w*count\w*|chunks?|rows|items|seqs?)$)")
+"""How programs call how much they have to do."""
+_NAMED_VALUE = re.compile(r"([A-Za-z][\w.-]{0,30})[\"']?\s?[=:]\s?(\d{1,9})(?![\w.:/-])")
+_ROUNDS_BEFORE, _ROUNDS_ASKED = 2, 16
 _FAR = 4
 _LEFT = re.compile(
     r"(?i)\b(?:epoch|train(?:ing)?|loop|loader|dataset)\b[^\n]{0,30}"
@@ -114,6 +118,8 @@ def _of(rank: int, case: Case, spoken: SpokenLines, suspects: Collection[int]) -
                     yield replace(_quoted(case, same.speaker.name, same, cause), of_host=True)
         elif line.speaker == me and (_counts_differ(line, spoken) or _left_the_loop(line, spoken)):
             yield _quoted(case, rank, line, "uneven-inputs")
+        elif line.speaker == me and (name := _differs_at_last(line, spoken)) is not None:
+            yield _quoted(case, rank, line, "uneven-inputs" if _COUNTED.search(name) else _ANOTHER_CALL)
     of_it = [line for line in spoken.mentions if (said := MENTION.search(line.text)) and int(said[1]) == rank]
     told = [(line, cause) for line in of_it if (cause := activity_in(line.text)) is not None]
     if told:  # what came before the last may be over
@@ -172,6 +178,28 @@ def _is_less(row: Sequence[int]) -> bool:
     """Whether the first number lies far below all others, compared with how far those lie apart."""
     mine, *others = row
     return min(others) - mine > _FAR * (max(others) - min(others))
+
+
+def _differs_at_last(line: Line, spoken: SpokenLines) -> str | None:
+    """The name of a value that was the same on all ranks in the rounds before, and in its last one is not on this."""
+    by_rank = spoken.rounds.get(line.beginning, {})
+    mine = by_rank.get(line.speaker.name, [])
+    others = [said for rank, said in by_rank.items() if rank != line.speaker.name]
+    last = len(mine) - 1
+    if last < _ROUNDS_BEFORE or mine[last] != line or len(others) < 2 or any(len(said) <= last for said in others):
+        return None
+    at_last, theirs = _named_values(line), [_named_values(said[last]) for said in others]
+    for name, value in at_last.items():
+        if len({values.get(name) for values in theirs}) != 1 or theirs[0].get(name) in (None, value):
+            continue
+        before = range(max(0, last - _ROUNDS_ASKED), last)
+        if all(len({_named_values(said[at]).get(name) for said in (mine, *others)}) == 1 for at in before):
+            return name
+    return None
+
+
+def _named_values(line: Line) -> dict[str, str]:
+    return dict(_NAMED_VALUE.findall(line.text))
 
 
 def _value(number: str) -> int:

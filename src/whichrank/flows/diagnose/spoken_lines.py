@@ -75,6 +75,8 @@ class SpokenLines:
         """By shape."""
         self.told: dict[str, dict[object, tuple[str, ...]]] = {}
         """By beginning and rank: the numbers in it; none where the rank said it more than once."""
+        self.rounds: dict[str, dict[object, list[Line]]] = {}
+        """By beginning and rank: all that the rank said so, in its order."""
         self.counted: dict[str, dict[object, tuple[Line, int, int]]] = {}
         """By beginning and rank: the last line in which it counts, how far it is, and how far it has to go."""
         for line in self.lines:
@@ -82,6 +84,7 @@ class SpokenLines:
             if line.speaker.kind == "rank":
                 by_rank = self.told.setdefault(line.beginning, {})
                 by_rank[line.speaker.name] = () if line.speaker.name in by_rank else line.numbers
+                self.rounds.setdefault(line.beginning, {}).setdefault(line.speaker.name, []).append(line)
                 if "/" in line.text and (count := COUNT.search(line.text)):
                     done = (line, int(count[1]), int(count[2]))
                     self.counted.setdefault(line.beginning, {})[line.speaker.name] = done

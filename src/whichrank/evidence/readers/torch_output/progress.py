@@ -47,8 +47,12 @@ _BAR = re.compile(
     r"([\d.]{1,12}|\?) ?(it/s|s/it|\w{1,12}/s|s/\w{1,12})?"
 )
 _PER_STEP = re.compile(
-    r"(?:elapsed time per iteration|step[ _]time)\s{0,4}\(?(ms|s)?\)?\s{0,4}[:=]\s{0,4}([\d.]{1,16})"
+    r"(?:elapsed time per iteration|(?:step|iter(?:ation)?|batch)[ _]time|(?<![a-z_])dt)"
+    r"\s{0,4}\(?(?P<before>ms|s)?\)?\s{0,4}[:=]?\s{0,4}(?P<named>\d{1,12}(?:\.\d{1,12})?)\s?(?P<behind>ms|s)?(?![\w:/])"
+    r"|(?<![\w.:])(?P<each>\d{1,12}(?:\.\d{1,12})?) ?(?P<unit>ms|s|sec)/(?:step|it|iter|iteration|batch)\b"
+    r"|(?<![\w.:])(?P<rate>\d{1,12}(?:\.\d{1,12})?) ?(?:it|iter|step|batche?)s?/s(?:ec)?\b"
 )
+"""How long a step took, as lines put it that are no progress bar."""
 _RANK = re.compile(r"rank(?<![a-z_]rank)(?<!local rank)(?<!group rank)[ :=#]{0,3}(\d{1,7})(?!\d)")
 _NONFINITE = re.compile(
     rb"(?:loss|norm)[\"']?\s{0,8}[:=]?\s{0,8}(?:tensor\()?[\"'(]?[-+]?(?:nan|inf)"
@@ -155,9 +159,19 @@ def _read_place(text: str, step: Step) -> None:
             step.seconds = (rate if match[4].startswith("s/") else 1 / rate) if rate else math.nan
     if "epoch" in text and (match := _EPOCH.search(text)):
         step.epoch = float(match[1])
-    timed = math.isnan(step.seconds) and ("per iteration" in text or "step" in text)
-    if timed and (match := _PER_STEP.search(text)):
-        step.seconds = _number(match[2]) * (0.001 if match[1] == "ms" else 1.0)
+    if math.isnan(step.seconds) and ("time" in text or "dt" in text or "/" in text):
+        step.seconds = _per_step(text)
+
+
+def _per_step(text: str) -> float:
+    """The seconds of a step that a line tells, or nan."""
+    match = _PER_STEP.search(text)
+    if match is None:
+        return math.nan
+    if match["rate"]:
+        return 1 / rate if (rate := _number(match["rate"])) else math.nan
+    in_ms = "ms" in (match["before"], match["behind"], match["unit"])
+    return _number(match["named"] or match["each"]) * (0.001 if in_ms else 1.0)
 
 
 def _number(text: str) -> float:
