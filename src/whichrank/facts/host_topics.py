@@ -24,6 +24,7 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "mtu-mismatch",
         re.compile(
             r"(?i)\b(?:path[-_ ]?|p)?mtu\b|\bping(?:\d{4})?\b.*(?:-s \d{4}|-M do)\b(?:.*\b(?:loss|lost)\b)?|\bjumbo\b"
+            r"|\bping\b.*\b(?:8[89]\d\d|9000)(?:B| ?bytes)?\b"
         ),
     ),
     ("disk-full", re.compile(r"(?i)\buse(?:d)?[ _]?%.{0,3}\b(?:9[89]|100)(?:%|\b)|\bdisk full\b")),

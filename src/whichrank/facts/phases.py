@@ -25,7 +25,8 @@ _WORDS: dict[str, str] = {
         r"|build(?:s|ing)?(?: of)? (?:\w{1,12} ){0,2}(?:index\w{0,2}|cache|datasets?|vocab\w{0,6})"
     ),
     "rank-stuck-in-compile": (
-        r"torch\.compile|re-?compil\w{1,5}|compil(?:es|ed|ing|ation)|autotun\w{1,4}|CUDA graph captur\w{1,3}"
+        r"torch\.compile|re-?compil\w{1,5}|compil(?:es|ed|ing|ation)|compile(?=:)|(?:max-)?autotun\w{1,4}"
+        r"|CUDA graph captur\w{1,3}|(?:fx|fx graph|aot\w{0,8}|compile|triton|inductor)[ _-]cache"
         r"|triton kernels?|inductor|(?:auto-?)?tun(?:es|ed|ing) (?:\w{1,12} ){0,2}kernels?"
     ),
 }
@@ -48,9 +49,20 @@ _HELD_UP: dict[str, str] = {
     "conditional-collective": (
         r"skip(?:s|ped|ping)? (?:the |this |an? )?(?:\w{1,16} ){0,2}"
         r"(?:step|update|backward|sync\w{0,8}|iteration|reduc\w{1,4})"
-        r"|(?:batch|step|update|iteration)(?:es|s)? (?:is |was |were )?(?:ignored|skipped|dropped|discarded)"
+        r"|(?:batch|step|update|iteration|head|branch|module|layer|expert|stage|loss|forward|backward)(?:es|s)?"
+        r" (?:is |was |were |pass )?(?:ignored|skipped|dropped|discarded|bypassed)"
+        r"|(?:skip|bypass)(?:s|es|p?ed|p?ing)? (?:\w{1,16} ){0,3}(?:head|branch|module|layer|expert|loss|forward)s?\b"
+        r"|(?:no|0|zero) (?:positive|valid|matched|foreground|target|ground[- ]truth|active|routed|assigned)\w{0,3}\b"
         r"|(?:bad|empty|invalid|corrupt\w{0,3}|zero[- ]length) (?:micro-?)?batch\b.{0,40}skip\w{0,4}"
         r"|(?:early[- ]stop\w{0,4}|patience) .{0,40}(?:reached|triggered|exhausted|stopping)"
+    ),
+    "teardown-hang": (
+        r"process groups? (?:is |was )?(?:destroyed|shut down|closed)"
+        r"|(?:destroy|left|leav|shut)\w{0,3}(?: down)? (?:the |its |my )?(?:default )?process[ _]groups?"
+        r"|(?:exit(?:s|ed|ing)?|leav(?:es|ing)|ended|finished)(?: process| now)?"
+        r"(?: with| \()?(?: code| status| rc)?(?: |=|: ?)0\b(?![.\d])"
+        r"|(?:codice(?: di uscita)?|code de sortie|exit[- ]code|código de (?:salida|saída)|код (?:выхода|завершения)"
+        r"|退出码|終了コード) ?:? ?0\b"
     ),
     "uneven-inputs": (
         r"(?:epoch|pass|loop) \d{1,6}\b.{0,20}\b\d{1,9} (?:batches|samples|examples|steps)"

@@ -9,9 +9,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal
 
-Kind = Literal["records", "stacks", "messages", "host", "timing", "settings", "code", "reports"]
+Kind = Literal["records", "stacks", "messages", "host", "timing", "settings", "code", "reports", "words"]
 """records: dumps and recorded calls. messages: what programs and libraries print. host: kernel logs, counters, probes.
-timing: statistics of durations. code: the source of the program. reports: what people write."""
+timing: statistics of durations. code: the source of the program. reports: what people write.
+words: which words are used, whatever they say."""
 
 
 class Grade(IntEnum):
@@ -41,6 +42,7 @@ _TABLE: dict[Kind, tuple[float, float, float]] = {
     "settings": (0.62, 0.79, 0.96),
     "code": (0.58, 0.74, 0.88),
     "reports": (0.56, 0.7, 0.82),
+    "words": (0.4, 0.56, 0.7),
 }
 """By kind: what hints, what supports, what proves.
 

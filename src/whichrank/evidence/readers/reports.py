@@ -122,7 +122,8 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\b(?:and|then|just) stops (?:there|here|the same way|at)\b",
         r"\bwedge[sd]?\b",
         r"\b(?:hängt|bleibt stehen|steht still|завис\w{0,4}|se cuelga|se bloque\w{0,2}|bloqué\w{0,2}|se fige)\b",
-        r"卡住|卡死|卡在|卡着|一直卡|挂起|挂住|无响应|超时|没有反应|不动了|ハング|止まっ|応答しな",
+        r"卡住|卡死|卡在|卡着|一直卡|挂起|挂住|无响应|超时|没有反应|不动了|停在|ハング|止まっ|止まる|固ま|応答しな"
+        r"|멈[추춰춤췄]|안 풀[리림려]|풀리지 않|진행되지 않|진행이 안|무한 대기|응답이 없",
         r"\bstop(?:s|ped)? (?:but|and|while) [^.\n]{0,30}\bstill (?:running|alive|there)\b",
         r"\b(?:output|logs?|training|job|progress|run) (?:simply |just |then |suddenly )?(?:stops|stopped|stands)\b",
         r"\bnothing (?:else |more )?(?:is |was |gets |has been )?(?:written|logged|printed|appears)\b",
@@ -131,7 +132,8 @@ _SEEN: dict[Symptom, Phrases] = {
     "crash": Phrases(
         r"\b(?:crash\w{0,3}|segfault\w{0,3}|segmentation fault|core dumped|dies|died|aborts?|aborted|killed)\b",
         r"\b(?:bus error|exit code \d|raises|throws)\b",
-        r"\b(?:stürzt|abgestürzt|bricht ab|падает|упал\w{0,2}|plante|se cierra)\b|崩溃|报错|异常退出|クラッシュ|落ちる",
+        r"\b(?:stürzt|abgestürzt|bricht ab|падает|упал\w{0,2}|plante|se cierra)\b",
+        r"崩溃|报错(?<!不报错)(?<!没有报错)|异常退出|クラッシュ|落ちる",
         r"\b(?:fails?|failed|failing) (?:with|in|at|on|to)\b",
         r"\b\w{2,40}Error\b",
     ),
@@ -149,7 +151,8 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\b(?:last (?:week|month|time|run)|yesterday|previously|used to)\b[^.\n]{0,80}"
         r"\d ?(?:s|ms|min|it/s|GB/s)(?: |\.|$)",
         r"\b(?:langsam\w{0,2}|Bandbreite|Durchsatz|медленн\w{0,3}|lent\w{0,3}|débit|ancho de banda)\b",
-        r"很慢|太慢|变慢|较慢|速度慢|带宽|吞吐|性能下降|遅い|遅く",
+        r"很慢|太慢|变慢|较慢|速度慢|带宽|吞吐|性能下降|遅い|遅く|느리|느려|느린",
+        r"\bbottle-?necks?\b",
         r"\bcrawl(?:s|ing)?\b",
         r"\b(?:step|iteration|epoch|iter) times? (?:\w{1,8} )?"
         r"(?:explode|double|triple|jump|grow|r[io]se|increase|go|went)\w{0,1}\b",
@@ -194,8 +197,8 @@ _SMALL = frozenset(
      "der", "die", "das", "und", "ist", "nicht", "wir", "bei", "mit", "auf", "le", "la", "les", "est", "et", "nous",
      "avec", "pas", "el", "los", "es", "con", "y", "que", "и", "не", "на", "в", "с", "что", "мы")
 )  # fmt: skip
-_WITHOUT_SPACES = re.compile(r"(?:[\u3040-\u30ff\u4e00-\u9fff][^\n]?){6}")
-"""Chinese and Japanese."""
+_WITHOUT_SPACES = re.compile(r"(?:[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3][^\n]?){6}")
+"""Chinese, Japanese and Korean."""
 _VAGUE = _any(r"\b(?:fails?|failed|failing|failure)\b")
 """Every report may say so in its title: it does not tell how."""
 _TAG = re.compile(r"^\s{0,8}(?:\[[A-Za-z][\w /.-]{0,24}\]:? ?){1,3}(?=[A-Za-z])")
@@ -413,6 +416,11 @@ def _of_table(table: list[tuple[int, str]]) -> Iterator[tuple[int, str, str, Out
 
 def _good_or_bad(cell: str) -> Outcome:
     return "helped" if _GOOD_CELL.match(cell) else "did not help" if _BAD_CELL.match(cell) else "unknown"
+
+
+def complains(line: str) -> bool:
+    """Whether a person says in this line what goes wrong."""
+    return _is_prose(line) and bool(complaints(line))
 
 
 def complaints(text: str) -> list[Symptom]:

@@ -6,6 +6,7 @@ A table of several jobs is a history: nothing in it says which of them the other
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from msgspec import Struct
 
@@ -127,7 +128,9 @@ def _told(label: str, rows: list[_Row]) -> list[Event]:
     # A step that the script itself ends, such as a sampler of the GPUs, is cancelled in a job that ended well.
     bad = [row for row in steps if row.state not in ("COMPLETED", "CANCELLED", "CANCELLED+")]
     if whole and not bad and all(row.state == "COMPLETED" and row.code in ("0:0", "") for row in whole):
-        return [RunFinished(ref=_ref(label, whole[-1]), line=whole[-1].line, how="accounted")]
+        tasks = any(row.state == "COMPLETED" and row.code == "0:0" for row in steps)
+        how: Literal["accounted", "tasks"] = "tasks" if tasks else "accounted"
+        return [RunFinished(ref=_ref(label, whole[-1]), line=whole[-1].line, how=how)]
     events: list[Event] = []
     for row in bad or whole:
         host = None if not row.nodes or set(row.nodes) & set(",[( ") else row.nodes

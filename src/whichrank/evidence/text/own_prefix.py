@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-_HOST = r"(?P<host>[A-Za-z][\w.-]{0,60})"
+_HOST = r"(?P<host>(?!(?:rank|Rank|RANK)[ :/|,])[A-Za-z][\w.-]{0,60})"
 _RANK = r"(?P<rank>\d{1,5})"
 _SHAPES = tuple(
     re.compile(shape)

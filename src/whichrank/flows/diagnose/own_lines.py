@@ -26,13 +26,19 @@ _LATE = ("rank-stuck-in-user-code", "collective-order", _ANOTHER_CALL)
 """Besides the generic causes: they say that a rank went another way, not why."""
 _OF_LIBRARIES = re.compile(r"Traceback|NCCL INFO|\[[Rr]ank \d+\] ")
 """What torch and NCCL print on their own account."""
-_SHARES = re.compile(r"(?i)\b(?:samples?|batch(?:es)?|steps?|shards?|files?|records?|examples?|tars?|tokens)\b")
+_SHARES = re.compile(
+    r"(?i)\b(?:samples?|batch(?:es)?|steps?|shards?|files?|records?|examples?|tars?|tokens"
+    r"|stapel|beispiele|schritte|échantillons|lots|étapes|muestras|lotes|amostras|campioni|lotti|passi|образцов|примеров"
+    r"|батчей|шагов)\b|样本|批次|サンプル|バッチ|샘플|배치"
+)
 _BATCH = re.compile(r"(?i)batch")
 _COUNTED = re.compile(rf"{_SHARES.pattern}|(?i:^(?:n|num|len|mb|mbs|micro\w*|\w*count\w*|chunks?|rows|items|seqs?)$)")
 """How programs call how much they have to do."""
 _NAMED_VALUE = re.compile(r"([A-Za-z][\w.-]{0,30})[\"']?\s?[=:]\s?(\d{1,9})(?![\w.:/-])")
 _ROUNDS_BEFORE, _ROUNDS_ASKED = 2, 16
 _FAR = 4
+_AGREE = 3
+"""So many ranks that say the same make one that says otherwise stand out."""
 _LEFT = re.compile(
     r"(?i)\b(?:epoch|train(?:ing)?|loop|loader|dataset)\b[^\n]{0,30}"
     r"\b(?:done|end(?:s|ed)?|finished|complete[ds]?|exhausted)\b"
@@ -54,7 +60,7 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
     behind = _behind(spoken, suspects)
     if behind is not None:
         suspects = set(behind[0])
-    found = [line for rank in sorted(suspects) for line in _of(rank, case, spoken, suspects)]
+    found = _why_it_left([line for rank in sorted(suspects) for line in _of(rank, case, spoken, suspects)])
     if verdict.cause == _ANOTHER_CALL:  # it is in a call: only that its loop had ended says why
         return [line for line in found if line.cause == "uneven-inputs"]
     if behind is not None and not found:
@@ -63,6 +69,12 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
     found = found or [line for rank in sorted(suspects) if (line := _still_at_it(rank, case, spoken)) is not None]
     alone = len({line.rank for line in found}) == 1
     return found if named or behind is not None or alone else []
+
+
+def _why_it_left(found: list[OwnLine]) -> list[OwnLine]:
+    """Without those that only say that a rank left, where it says why: its data came to an end."""
+    ran_out = {line.rank for line in found if line.cause == "uneven-inputs"}
+    return [line for line in found if line.cause != "teardown-hang" or line.rank not in ran_out]
 
 
 def _elsewhere(case: Case) -> set[int]:
@@ -136,8 +148,17 @@ def _places(rank: int, case: Case, spoken: SpokenLines, suspects: Collection[int
 
 
 def _told(line: Line, spoken: SpokenLines) -> str | None:
-    """The cause that an own line speaks of."""
-    return _cause(line) if spoken.speakers[line.shape] == {line.speaker} else None
+    """The cause that a line speaks of which nobody else printed, or which all others printed with other numbers."""
+    return _cause(line) if spoken.speakers[line.shape] == {line.speaker} or _alone_with(line, spoken) else None
+
+
+def _alone_with(line: Line, spoken: SpokenLines) -> bool:
+    """Whether all others printed the line once, with one number that is the same on all of them and not here."""
+    told = spoken.told.get(line.beginning, {})
+    mine, others = line.numbers, [said for rank, said in told.items() if rank != line.speaker.name]
+    if line.speaker.kind != "rank" or len(others) < _AGREE or any(len(said) != len(mine) for said in others):
+        return False
+    return any(len({said[at] for said in others}) == 1 and others[0][at] != number for at, number in enumerate(mine))
 
 
 def _told_by_host(line: Line, case: Case, spoken: SpokenLines) -> str | None:

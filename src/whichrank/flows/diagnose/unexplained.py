@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from whichrank.evidence.readers.reports import complains
 from whichrank.evidence.text.own_lines import is_own
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
@@ -50,7 +51,7 @@ def closest_causes(items: Sequence[Item]) -> list[ClosestCause]:
     """The causes whose wording comes closest to a text that speaks of trouble, the closest first."""
     told = (place for place in new_lines(texts_of(items)) if not did_nothing(place[2]))
     places = [place for place in told if not _accounted_for(place[2]) and not _is_routine(place[2])]
-    troubles = [at for at, (_, _, text) in enumerate(places) if _is_trouble(text.lower())]
+    troubles = [at for at, (_, _, text) in enumerate(places) if _is_trouble(text.lower()) or complains(text)]
     ranked = closest([text for _, _, text in places]) if troubles else []
     near = [
         ClosestCause(found.cause, found.score, found.told, Ref(label, f"line {number}", text.strip()[:300]))

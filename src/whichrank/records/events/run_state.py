@@ -11,8 +11,8 @@ class RunFinished(Event, kw_only=True):
     """The end of a file says that the run ended well."""
 
     how: str = ""
-    """words, exit, shutdown (a server that was asked to end), watched (whoever watched it saw its end) or accounted
-    (the scheduler's records)."""
+    """words, exit, shutdown (a server that was asked to end), watched (whoever watched it saw its end), accounted (the
+    scheduler's records) or tasks (they say so of the tasks of a step too)."""
 
 
 class AtWork(Event, kw_only=True):

@@ -9,8 +9,9 @@ A message of a library or a version that whichrank does not know, half a log, or
 
 ## How it decides
 Only where all else leaves the cause unknown. The words of the evidence are compared with the meaning, the fixes and the
-known messages of every cause, and with the words of reports whose cause became known; rare words count most. A cause
-that is clearly closer than the next one is named, with little confidence. Otherwise the closest ones are listed.
+known messages of every cause, and with the words of reports whose cause became known; rare words count most. The
+closest cause is named, with little confidence, if the words tell much of it and little of any other; and with less
+where a person complains. Otherwise the closest ones are listed.
 
 ## Example
     NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'
@@ -28,6 +29,7 @@ from typing import cast
 
 from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
+from whichrank.model import grades
 from whichrank.model.findings import Alternative, Category, Finding, Grade, NotEvaluated, Severity, Subject
 from whichrank.records.second_looks import ClosestCause
 from whichrank.timeline.case import Case
@@ -38,8 +40,9 @@ CAUSE = "unknown"
 
 _CLEARLY = 1.2
 """How many times as close as the next cause."""
-_WORTH, _NAMED = 2.0, 7.0
-"""What words must tell for a cause to be listed, and to be named (some rare ones go with it)."""
+_WORTH, _NAMED, _MUCH = 2.0, 5.0, 7.0
+"""What words must tell for a cause to be listed, to be named, and to be named rather surely (some rare ones go with
+it)."""
 _MOST = 3
 _STOPPED = {"hang": "stopped", "crash": "stopped"}
 
@@ -50,15 +53,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not near:
         return NotEvaluated("lines that come close to a known cause, and no other verdict")
     first, rest = near[0], near[1:]
-    clearly = not rest or first.score >= _CLEARLY * rest[0].score
-    named = clearly and first.told >= _NAMED
+    clearly = first.told >= _MUCH and (not rest or first.score >= _CLEARLY * rest[0].score)
+    named = clearly or (first.told >= _NAMED and bool(case.complaints))
     others = rest if named else [first, *rest]
     listed = tuple(Alternative(one.cause, f"its wording is close: {_quoted(one)}") for one in others[:_MOST])
     if not named:
         told = "Several known causes come" if len(near) > 1 else "A known cause comes"
-        return [_finding(first, "unknown", "info", f"{told} close in words.", listed, case)]
+        return [_finding(first, "unknown", "info", f"{told} close in words.", listed, case, "words")]
     message = f"Nothing proves it, but the words come closest to {first.cause}: {_quoted(first)}."
-    return [_finding(first, first.cause, "warning", message, listed, case)]
+    return [_finding(first, first.cause, "warning", message, listed, case, "reports" if clearly else "words")]
 
 
 def _fits(cause: str, seen: str | None) -> bool:
@@ -96,6 +99,7 @@ def _finding(
     message: str,
     listed: tuple[Alternative, ...],
     case: Case,
+    kind: grades.Kind,
 ) -> Finding:
     return Finding(
         code=CODE,
@@ -103,7 +107,7 @@ def _finding(
         category=observed(case) or _category(first.cause, cause, listed),
         severity=severity,
         grade=Grade.HINTS,
-        kind="reports",
+        kind=kind,
         subject=Subject(),
         message=message,
         evidence=(first.ref,),

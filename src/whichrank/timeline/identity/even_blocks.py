@@ -38,13 +38,33 @@ def _blocks(placed: Mapping[int, str], world: int, count: int) -> tuple[int, dic
     """How many ranks each of so many hosts has, and whose each block is, as far as ranks tell it; of several ways the
     one in which most blocks begin with a rank that is known."""
     fitting = []
+    own = len(placed) // len(set(placed.values())) if _whole_hosts(placed) else 0
     for size in (world // count if count and world % count == 0 else 0, *_USUAL):
         of_block = {rank // size: host for rank, host in placed.items()} if size else {}
         whole = count >= _FEWEST and count * size >= world > (count - 1) * size
         alone = len(set(of_block.values())) == len(of_block) > 0
+        if own and size != own:
+            continue  # other hosts have the ranks that are not known
         if whole and alone and all(of_block[rank // size] == host for rank, host in placed.items()):
             fitting.append((sum(block * size in placed for block in of_block), size, of_block))
     return max(fitting, key=lambda each: each[:2])[1:] if fitting else (0, {})
+
+
+def _whole_hosts(placed: Mapping[int, str]) -> bool:
+    """Whether every host has as many known ranks, a block of them, and the blocks begin where only blocks of that size
+    do: ranks 0-3, 12-15 and 20-23 are not on hosts of eight ranks, of which the first ones say nothing."""
+    ranks_of: dict[str, list[int]] = {}
+    for rank in sorted(placed):
+        ranks_of.setdefault(placed[rank], []).append(rank)
+    sizes = {len(ranks) for ranks in ranks_of.values()}
+    size = min(sizes, default=0)
+    if (
+        len(sizes) != 1
+        or size < 2
+        or any(ranks[0] % size or ranks[-1] - ranks[0] != size - 1 for ranks in ranks_of.values())
+    ):
+        return False
+    return any(ranks[0] % (2 * size) for ranks in ranks_of.values())
 
 
 def _with_the_last(of_block: dict[int, str], host: str) -> dict[int, str]:

@@ -78,12 +78,15 @@ def finish(case: Case) -> Finish | None:
     # A server takes the same leave when one of its processes died.
     leaves = () if fatal or case.index.roots else ("shutdown",)
     spoken = [event for event in case.events(RunFinished) if event.ref.source not in told]
-    spoken = [event for event in spoken if event.how in ("words", "exit", "accounted", *leaves)]
+    spoken = [event for event in spoken if event.how in ("words", "exit", "accounted", "tasks", *leaves)]
     by_all = {event.rank for event in spoken if event.how == "words"} >= set(range(max(case.world, 1)))
     said = [_of_event(event, by_all=by_all) for event in spoken]
     said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
     said += [left for left in (_all_left(case) if leaves else None, _all_destroyed(case)) if left is not None]
-    if any(event.how == "accounted" for event in case.events(RunFinished)):
+    recorded = {event.how for event in case.events(RunFinished)}
+    if "tasks" in recorded:
+        fatal = []  # what failed on the way did not end its process
+    elif "accounted" in recorded:
         # Slurm says that the job completed: a step that was cancelled or a task that was killed was not the training.
         fatal = [event for event in fatal if not isinstance(event, JobEnded | ProcessExit)]
     speaking = _speaking(case)

@@ -10,6 +10,7 @@ import numpy as np
 from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import Clock, listen
 from whichrank.evidence.text.shared_pass import finder
+from whichrank.model.late_pattern import late
 from whichrank.records.rank_values import Member, Quantity, RankValue, quantity
 
 MOST = 32_768
@@ -45,6 +46,11 @@ _PAIR = re.compile(
     rf"(?<![\w.])(?P<name>[A-Za-z][\w./-]{{1,40}})(?:\"?\s?[=:]\s?|\s)"
     rf"(?P<value>(?:0x)?[0-9a-fA-F]{{6,128}}|{_NUMBER})\s?(?P<unit>ms|us|s)?(?![\w.])"
 )
+_TOKENS = late(
+    r"\"?(?P<name>[A-Za-z][\w./-]{1,40})\"?\s?[=:]\s?"
+    r"\[(?P<value>\"?[0-9a-f]{6,64}\"?(?:, ?\"?[0-9a-f]{6,64}\"?){0,15})\]"
+)
+"""`"gemm_bf16": ["9c41f07be2", "9c41f07be2"]`: digests of repeats."""
 _UNIT_FIRST = re.compile(r"(?<![\w.])(ms|us|seconds|milliseconds)\s?[:=]\s?(?=[a-z])", re.IGNORECASE)
 """`ms: forward 212 backward 430`: the unit of all that follow."""
 
@@ -178,6 +184,9 @@ def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, 
             yield RankValue(name, kind, member, step, number, text.strip(), token=value.lower())
         elif _WHOLE_NUMBER.fullmatch(value):
             yield RankValue(name, kind, member, step, number, text.strip(), _number(value, unit))
+    for told in _TOKENS.finditer(text) if "[" in text else ():
+        if not told["value"].replace(", ", "").isdigit():
+            yield RankValue(told["name"], "checksum", member, step, number, text.strip(), token=told["value"].lower())
 
 
 def _number(text: str, unit: str | None) -> float:

@@ -31,9 +31,15 @@ _WHO = (
     r"(?:rank|host|worker|process|node|gpu|trainer|actor|learner|stage|site|client|replica|peer)[ _#-]?\d{1,6}\W?"
     r"(?: is| has)?"
 )
+_ABROAD = (
+    "termin", "achev", "abgeschlossen", "beendet", "fertig", "finito", "conclu", "finaliz", "zako", "codice", "sortie",
+    "salida", "заверш", "законч", "выхода", "完成", "结束", "完了", "終了", "退出", "완료", "종료",
+)  # fmt: skip
+"""One of these stands in what programs print in other languages."""
 _MAYBE = (
     b"done", b"finish", b"complet", b"succe", b"ended", b"end of", b"over", b"bye", b"exit", b"return", b"rc",
     b"status", b"reached", b"train_runtime", b"passed", b"time", b"ut of bounds", shells.ASKED,
+    *(word.encode() for word in _ABROAD),
 )  # fmt: skip
 # What loggers put before the words: ` - INFO - rank 0 - `, `INFO train: `, `[INFO] [launch.py:351:main] `, glog's
 # `p0 I1103 06:56:11.001230 train.py:240] `.
@@ -65,17 +71,31 @@ _WORDS = tuple(
         r"\btotal (?:training )?(?:wall|run)?-?\s?time\b.{0,10}\d",
         r"^# out of bounds values : 0 ok",
         r"^successful requests: {1,60}[1-9]",
+        # In other languages.
+        r"\b(?:apprentissage|entra[iî]nement|ex[ée]cution)\b[^.;]{0,30}\b(?:termin|achev)é",
+        r"\b(?:training\w{0,8}|lauf|job)\b[^.;]{0,30}\b(?:abgeschlossen|beendet|fertig)\b",
+        r"\b(?:addestramento|allenamento|esecuzione)\b[^.;]{0,30}\b(?:finit|completat|terminat|conclus)[oa]\b",
+        r"\b(?:entrenamiento|ejecución)\b[^.;]{0,30}\b(?:terminad|completad|finalizad)[oa]\b",
+        r"\b(?:treinamento|treino|execução)\b[^.;]{0,30}\b(?:concluíd|terminad|finalizad)[oa]\b",
+        r"\b(?:trening|uczenie|zadanie)\b[^.;]{0,30}\bzakończon[aey]\b",
+        r"\b(?:обучение|тренировка|задача)\b[^.;]{0,30}\b(?:заверш|законч)ен[аоы]?\b",
+        r"训练(?:任务)?(?:已经?|全部)?(?:完成|结束)",
+        r"(?:学習|訓練|トレーニング)[がは]?(?:完了|終了)",
+        r"(?:학습|훈련)[이가]? ?(?:완료|종료)",
         r"\bexit codes?\W{1,3}(?:[\w-]{1,20} ?[=:] ?0(?:[ ,;]{1,3}|$)){1,256}$",
     )
 )
 _ENDS = (
     "done", "finish", "complet", "succe", "ended", "end of", "over", "bye", "exit", "reached", "train_runtime",
-    "passed", "total", "out of bounds", "successful requests", "deactivated",
+    "passed", "total", "out of bounds", "successful requests", "deactivated", *_ABROAD,
 )  # fmt: skip
 """One of these stands in everything that those match."""
 _EXIT = re.compile(
     r"\b(?:exit(?:ed|s|ing)?|return(?:ed)?|finished|ended|rc|status)\b(?:[ _-]?(?:code|status|with|value)){0,3}"
     r"\W{0,4}0(?::0)?(?![\w:%/]|\.\w|\s*/)"
+    r"|(?:\bcodice(?: di uscita)?|\bcode de sortie|\bcódigo de (?:salida|saída)|\bкод (?:выхода|завершения)|退出码"
+    r"|終了コード|종료 코드)"
+    r"\W{0,4}0(?![\w.:%/])"
 )
 # What makes the same words their opposite, wherever it stands in the line; a wish, or a part, where it stands in the
 # same sentence: torchrun's "worker group successfully finished. Waiting 300 seconds for other agents to finish.".
@@ -92,7 +112,7 @@ _NOT = re.compile(
     r"\b(?:not|never|un\w+|incomplete|cannot|can't|couldn't|didn't|hasn't|isn't|won't|wasn't|before|until|unless|waiting"
     r"|wait|should|would|will|when|if|once|warmup|warm-up|phase|epoch \d+ (?:done|finished|complete\w*)"
     r"|(?:first|second|third|last|previous|\d+(?:st|nd|rd|th)) epoch|eval\w*|validat\w*|init\w*|setup|loading"
-    r"|download\w*|compil\w*|tokeniz\w*|preprocess\w*|check)\b"
+    r"|download\w*|compil\w*|tokeniz\w*|preprocess\w*|check|nicht|noch|pas|non|aún|não|nie|не|ещё)\b|未|まだ|아직"
 )
 
 

@@ -31,8 +31,10 @@ _VALUE = r"([-+]?(?:\d{1,20}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|
 # All of these read text in lower case; most begin with a letter, so that a search passes over the others at once.
 # A step is none of the warm-up, and no end of another word.
 _FREE = "(?<![a-z].)(?<!warmup .)"
+_ABROAD = "étape|schritt|passo|paso|krok|шаг|步|步数|ステップ|스텝"
+"""What a step is called elsewhere."""
 _STEP = re.compile(
-    rf"(?:g{_FREE}lobal[ _]?step|s{_FREE}tep|i{_FREE}t(?:er(?:ation)?)?)s?[\"']?"
+    rf"(?:g{_FREE}lobal[ _]?step|s{_FREE}tep|i{_FREE}t(?:er(?:ation)?)?|{_ABROAD})s?[\"']?"
     r"(?:\s{0,8}[:=#]\s{0,8}|\s{1,8})\[?\s{0,8}(\d{1,12})(?![.\d])"
     r"(?:\s{0,8}/\s{0,8}(\d{1,12}))?"
 )
@@ -64,7 +66,10 @@ _BY_RANK = re.compile(
     r"\b(?:by|per|each|across)[ _-](?:all )?ranks?\b[^\d\n]{0,20}[:=\[(] {0,4}"
     r"((?:(?:[-+]?\d[\d.e+-]{0,20}|[-+]?nan|[-+]?inf)[,;|]? {0,4}){3,65536})"
 )
-STEMS = (b"loss", b"step", b"iter", b"it/s", b"s/it", b"epoch")
+STEMS = (
+    *(b"loss", b"step", b"iter", b"it/s", b"s/it", b"epoch", "Étape".encode()),
+    *(word.encode() for word in _ABROAD.split("|")),
+)
 # A value that is not a number, with what may stand before it; " inf" alone would find every INFO line.
 NONFINITE = frozenset(
     (before + value).encode()
