@@ -137,3 +137,19 @@ class TcpSocket(Struct, frozen=True):
     @property
     def there(self) -> tuple[str, int]:
         return self.peer, self.peer_port
+
+
+class Ping(Struct, frozen=True):
+    """How many packets somebody sent to a host, and how many answers came."""
+
+    ref: Ref
+    target: str
+    """As it was asked for: a name or an address."""
+    address: str
+    """Empty where the output does not say it."""
+    sent: int
+    received: int
+    size: int = 0
+    """Bytes of data in each packet; 0 where the output does not say it."""
+    host: str | None = None
+    """Where it ran."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from whichrank.records.events.processes import Traceback
 from whichrank.records.hardware import KernelEvent
 from whichrank.records.host import HostState, HostVersions
 from whichrank.records.log import Progress
+from whichrank.records.network import Ping, TcpSocket
 from whichrank.records.of_kind import of_kind
 from whichrank.records.outline import joined
 from whichrank.records.placement import Layout, Placement
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Event)
 _Told = Event | KernelEvent | ProcessStack | HostVersions
-_Placed = _Told | Placement | HostState
+_Placed = _Told | Placement | HostState | TcpSocket | Ping
 _FRAME = re.compile(r"\s{0,12}[\w<>.]{1,120} \([^()]{1,300}:\d{1,7}\)\s{0,8}$")
 """A line of py-spy."""
 
@@ -136,6 +137,7 @@ def build_case(records: Iterable[Any]) -> Case:
         store=store,
         layouts=layouts,
         host_names=host_names,
+        pings=of_kind(pile, "network.Ping"),
         looped_hosts=hosts_on_loopback(of_kind(told, "host.HostName")),
         headed_hosts=headed,
         host_clocks=clocks,
@@ -201,12 +203,28 @@ def _with_hosts(records: Sequence[Any]) -> tuple[list[Any], frozenset[str]]:
     hosts = hosts_of_files(sources, named - {"localhost"}, _speaking_in(records))
     if not hosts:
         return pile, headed
-    return [
+    told_by = [
         _on_host(r, hosts[_source(r)])
         if isinstance(r, _Told | Placement) and r.host is None and _source(r) in hosts
         else r
         for r in pile
-    ], headed
+    ]
+    return [*told_by, *_counting_there(records, hosts)], headed
+
+
+def _counting_there(records: Sequence[Any], hosts: Mapping[str, str]) -> list[Placement]:
+    """The ranks that count their steps in the files of hosts, where every rank does so in those of one host."""
+    where: dict[int, set[str]] = {}
+    places: list[Placement] = []
+    for progress in (r for r in records if isinstance(r, Progress) and r.source in hosts):
+        for rank in np.unique(progress.rank[progress.rank >= 0]).tolist():
+            ref = Ref(progress.source, f"line {int(progress.line[progress.rank == rank][0])}", "", rank)
+            where.setdefault(rank, set()).add(hosts[progress.source])
+            places.append(Placement(rank, ref, host=hosts[progress.source]))
+    apart = len({host for each in where.values() for host in each}) > 1 and all(
+        len(each) == 1 for each in where.values()
+    )
+    return places if apart else []
 
 
 def _below_headings(pile: Sequence[Any], named: set[str]) -> tuple[list[Any], frozenset[str]]:
@@ -267,7 +285,7 @@ def _source(record: _Placed) -> str:
 
 
 def _line(record: _Placed) -> int:
-    if not isinstance(record, Placement | HostState):
+    if not isinstance(record, Placement | HostState | TcpSocket | Ping):
         return record.line
     number = record.ref.locator.removeprefix("line ")
     return int(number) if number.isdecimal() else 0

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from whichrank.records.guard import GuardFile
     from whichrank.records.host import HostClock, HostVersions
     from whichrank.records.nccl import NcclProcess
+    from whichrank.records.network import Ping
     from whichrank.records.profiles.step_parts import StepParts
     from whichrank.records.rank_values import RankValues
     from whichrank.records.ras import RasReport
@@ -120,6 +121,7 @@ class Case(Struct, dict=True):
     """The host or address at which the ranks meet, by how they were launched."""
     layouts: list[Layout] = field(default_factory=list)
     """How texts say that the job was launched."""
+    pings: list[Ping] = field(default_factory=list)
     looped_hosts: frozenset[str] = frozenset()
     """Those whose own name leads to loopback, by their tables of names."""
     headed_hosts: frozenset[str] = frozenset()

@@ -5,6 +5,7 @@ in (`precision=bf16`)."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 from whichrank.evidence.text.path_hint import hint_of_path
 from whichrank.evidence.text.prefixes import clock_of, listen
@@ -49,7 +50,8 @@ _PRECISION = re.compile(
 )
 _SAME = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 _NOT_OUTPUT = (".py", ".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".json", ".env", ".md", ".toml", ".ini")
-_LONGEST, _MOST = 4000, 4096
+_LONGEST, _MOST, _LONG_RANK = 4000, 4096, 8
+_VARIABLE = re.compile(rb"([A-Z_][A-Z0-9_]{1,80})=(.{0,4000})")
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -62,7 +64,8 @@ def read(item: Item) -> Reading:
     clock, hint = clock_of(item), hint_of_path(item.label)
     found: dict[tuple[int | None, str | None], Environment] = {}
     versions: list[HostVersions] = []
-    for number, line in enumerate(item.head(_SEARCHED).split(b"\n"), 1):
+    lines = item.head(_SEARCHED).split(b"\n")
+    for number, line in enumerate(lines, 1):
         if len(line) > _LONGEST or not any(map(line.__contains__, _MARKS)):
             continue
         voice = listen(line, clock)
@@ -79,6 +82,9 @@ def read(item: Item) -> Reading:
             ref = Ref(item.label, f"line {number}", voice.text.strip()[:300], *who)
             found[who] = Environment(ref=ref, line=number, rank=who[0], host=who[1])
         found[who].variables.update(told)  # the last one counts
+    for number, rank, told in _processes(lines):
+        ref = Ref(item.label, f"line {number}", " ".join(f"{n}={v}" for n, v in told.items())[:300], rank)
+        found.setdefault((rank, None), Environment(ref=ref, line=number, rank=rank)).variables.update(told)
     # Variables are compared where several ranks print them into one file; a precision is one, whoever prints it where.
     kept = [e for e in found.values() if len(found) > 1 or (e.rank is not None and PRECISION in e.variables)]
     return (
@@ -86,6 +92,23 @@ def read(item: Item) -> Reading:
         if kept or versions
         else Reading([], "ignored", "no settings of several ranks or hosts")
     )
+
+
+def _processes(lines: Sequence[bytes]) -> Iterator[tuple[int, int, dict[str, str]]]:
+    """Line, rank and known variables of each process whose environment is listed, a variable per line."""
+    block: dict[str, str] = {}
+    began = 0
+    for number, line in enumerate([*lines, b""], 1):
+        match = _VARIABLE.fullmatch(line[:_LONGEST].rstrip()) if b"=" in line else None
+        if match:
+            began = began or number
+            block[match[1].decode()] = match[2].decode("utf-8", "replace")
+            continue
+        rank = block.get("RANK", "")
+        told = {name: value[:120] for name, value in block.items() if name in catalogue()}
+        if rank.isdecimal() and len(rank) < _LONG_RANK and told:
+            yield began, int(rank), told
+        block, began = {}, 0
 
 
 def _versions(text: str) -> dict[str, str]:

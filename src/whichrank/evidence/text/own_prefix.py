@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
 _HOST = r"(?P<host>(?!(?:rank|Rank|RANK)[ :/|,])[A-Za-z][\w.-]{0,60})"
@@ -99,6 +99,7 @@ _STAMP = re.compile(
 )
 _STAMPED = frozenset("[(0123456789")
 """A time of day, with or without its date, may stand before the prefix."""
+_PARTS = re.compile(r"[^\w-]+|_+")
 _MOSTLY, _HALF, _PARTLY = 0.9, 0.5, 0.1
 _SAYS = re.compile(r"\[rank(\d{1,5})\]|\brank[ :=](\d{1,5})(?=:|/\d| of | on | ready| up\b| init)", re.IGNORECASE)
 _MENTIONS = re.compile(r"\brank[ :=]?(\d{1,5})()\b", re.IGNORECASE)
@@ -111,8 +112,9 @@ _LONGEST = 600
 
 
 @lru_cache(maxsize=8)
-def learn(edges: bytes) -> re.Pattern[str] | None:
-    """The shape of the prefix, with groups `rank` or `host` or both, by the first and last lines of a file."""
+def learn(edges: bytes, file: str = "") -> re.Pattern[str] | None:
+    """The shape of the prefix, with groups `rank` or `host` or both, by the first and last lines of a file; a file that
+    is called after a host needs no other host to show what that is."""
     lines = [_unstamped(line[:_LONGEST]) for line in edges.decode("utf-8", "replace").split("\n")[:_LINES]]
     said = [line for line in lines if line.strip()]
     several = len(set(_ANY_RANK.findall(edges.lower()))) >= _AGREED
@@ -124,7 +126,8 @@ def learn(edges: bytes) -> re.Pattern[str] | None:
     if by_rank is None:
         naming = [line for line in said if _NAMED_SOON.search(line, 0, _SOON) and _NAMES_RANK.match(line)]
         begun = _PARTLY * len(said)
-        often = {shape: _of_one_host_each(shape, naming, begun) for shape in (*_TELLING, *_SPREAD)}
+        parts = frozenset(_PARTS.split(file.lower()))
+        often = {shape: _of_one_host_each(shape, naming, begun, parts) for shape in (*_TELLING, *_SPREAD)}
         by_rank = max((shape for shape in often if often[shape]), key=often.__getitem__, default=None)
     if by_rank is None and not _ANY_RANK.search(edges.lower()):
         by_rank = next((shape for shape in _SPEAKERS if _all_speak_alike(shape, said)), None)
@@ -170,8 +173,9 @@ def _within(name: str, line: str) -> bool:
     return at >= 0 and not (line[at - 1 : at].isalnum() or line[at + len(name) : at + len(name) + 1].isalnum())
 
 
-def _of_one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float) -> int:
-    """How many lines begin so; 0 where too few do, or not several ranks, each on one host."""
+def _of_one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float, parts: Collection[str]) -> int:
+    """How many lines begin so; 0 where too few do, or not several ranks, each on one host, or ranks of the one host
+    after which the file is called."""
     if len(lines) < max(_AGREED, least):
         return 0
     hosts: dict[int, set[str]] = {}
@@ -181,9 +185,10 @@ def _of_one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float
             begun += 1
             hosts.setdefault(int(match["rank"]), set()).add(match.groupdict().get("host") or "")
     named = set().union(*hosts.values())
-    if shape in _SPREAD and (len(named) < _AGREED or any(map(_LEVEL.match, named))):
+    alone = len(named) == 1 and next(iter(named)).lower() in parts
+    if shape in _SPREAD and not alone and (len(named) < _AGREED or any(map(_LEVEL.match, named))):
         return 0
-    fits = len(hosts) >= _AGREED and begun >= least and all(len(names) == 1 for names in hosts.values())
+    fits = (alone or len(hosts) >= _AGREED) and begun >= least and all(len(names) == 1 for names in hosts.values())
     return begun if fits else 0
 
 

@@ -194,7 +194,7 @@ def clock_of(item: Item) -> Clock:
         if item.size > _EDGE:
             stream.seek(max(_EDGE, item.size - _EDGE))
             edges += b"\n" + stream.read(_EDGE)
-    return _taught(Clock(item.mtime_ns, stated_year(edges)), edges)
+    return _taught(Clock(item.mtime_ns, stated_year(edges)), edges, item.label.rpartition("/")[2])
 
 
 def prefix_of(edges: bytes) -> Clock:
@@ -202,8 +202,8 @@ def prefix_of(edges: bytes) -> Clock:
     return _taught(Clock(0), edges)
 
 
-def _taught(clock: Clock, edges: bytes) -> Clock:
-    clock.prefix = learn(edges)
+def _taught(clock: Clock, edges: bytes, file: str = "") -> Clock:
+    clock.prefix = learn(edges, file)
     clock.hosts = hosts_named(clock.prefix, edges) if clock.prefix is not None else frozenset()
     clock.rank_key = learn_key(edges)
     return clock

@@ -23,6 +23,8 @@ Without the other end's sockets a host that is gone, and an address that leads n
 
 from __future__ import annotations
 
+from collections import Counter
+
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import hardware_findings, network_findings
 from whichrank.rules.hardware_findings import Claim
@@ -57,6 +59,7 @@ _LIKELY = Claim(
         ("wrong-interface", "an address that does not lead to the peer stays silent too"),
     ),
 )
+_AT_ONCE = 2
 _TRIES = 2
 """After one and three seconds: a listener that is only busy answers the first or the second."""
 
@@ -65,6 +68,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.connections.known:
         return paths.NO_SOCKETS
     waiting = [f for f in case.connections.opening if max(f.sender.tries, f.sender.number("total_retrans")) >= _TRIES]
+    waiting = waiting or _without_tries(case)
     if not waiting:
         return []
     scope = paths.scope_of(waiting)
@@ -87,11 +91,21 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ]  # fmt: skip
 
 
+def _without_tries(case: Case) -> list[Flow]:
+    """Where `ss` was not asked for timers: several at once to one peer, which answers others. On a network a request
+    waits for less than a millisecond."""
+    opening = case.connections.opening
+    asked = Counter(flow.pair for flow in opening if not flow.sender.values and not flow.sender.timer)
+    return [flow for flow in opening if asked[flow.pair] >= _AT_ONCE and flow.target.seen]
+
+
 def _is_up(flow: Flow) -> bool:
-    return flow.receiver is not None
+    return flow.receiver is not None or flow.target.seen
 
 
 def _why(waiting: list[Flow]) -> str:
-    if all(_is_up(flow) for flow in waiting):
+    if all(flow.receiver is not None for flow in waiting):
         return ", although somebody listens there: packets are dropped."
+    if all(_is_up(flow) for flow in waiting):
+        return ", although that host is up: packets are dropped."
     return "; a process that does not listen would have refused."

@@ -29,6 +29,7 @@ from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.events.run_state import Environment
 from whichrank.records.events.startup import StoreError
 from whichrank.records.network import PortState
 from whichrank.rules import building, wording
@@ -52,6 +53,7 @@ _CLAIM = Claim(
     next=(NextStep("ip -br addr", "shows the interfaces and which of them the hosts share", (CAUSE,), "none"),),
 )
 _FAILED = Claim(CODE, CAUSE, fix=_CLAIM.fix, blames="host", next=_CLAIM.next)
+_CHOICES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 _USED = ("nccl-bootstrap-shape-old", "nccl-bootstrap-shape-new", "nccl-net-interface-old")
 _NOWHERE = re.compile(r"(?:ip6?tnl|tun|tap|tailscale|wg|sit|gre|usb|dummy|kube-ipvs|nodelocaldns)\w*")
 _BRIDGE = re.compile(r"(?:docker|br-|virbr|cni|flannel|cali|lxc|lxdbr|podman)[\w.-]*")
@@ -67,7 +69,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         sure = known_messages.grade(told)
         message = "A rank can't be reached at the address that it announced: {what}."
         found = building.tell_of(case, _FAILED, message, told, sure)
-        return [_of_those_that_fell_back(case, found)]
+        return [_of_those_that_chose_loopback(case, _of_those_that_fell_back(case, found))]
     return _by_its_owner(case) or _by_the_other_network(case) or _by_the_choice(case)
 
 
@@ -149,6 +151,27 @@ def _of_those_that_fell_back(case: Case, finding: Finding) -> Finding:
     told = f"{who} fell back to the loopback address: the host's own name does not resolve. The others can't reach it."
     refs = tuple(dict.fromkeys((*building.refs(signs)[:2], *finding.evidence)))
     return replace(finding, subject=Subject(ranks=ranks, hosts=named), message=told, evidence=refs)
+
+
+def _of_those_that_chose_loopback(case: Case, finding: Finding) -> Finding:
+    """The finding about the ranks that were started with the loopback interface, if the others were not."""
+    chose = {
+        event.rank: (event.ref, f"{name}={value}")
+        for event in case.events(Environment)
+        for name, value in event.variables.items()
+        if event.rank is not None and name in _CHOICES and value.lstrip("=") == "lo"
+    }
+    ranks = tuple(sorted(chose))
+    if finding.subject.ranks or not ranks or len(ranks) == case.world:
+        return finding
+    who = wording.ranks_text(ranks).capitalize()
+    message = (
+        f"{who} use the loopback interface ({chose[ranks[0]][1]}): the others can't reach the address that it has."
+    )
+    refs = (*(ref for ref, _ in chose.values()), *finding.evidence)
+    hosts = {host for rank in ranks if (host := case.people.host_of(rank))}
+    subject = Subject(ranks=ranks, hosts=tuple(sorted(hosts)))
+    return replace(finding, subject=subject, message=message, evidence=refs[:6])
 
 
 def _by_the_choice(case: Case) -> list[Finding]:

@@ -54,26 +54,28 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     states = [s for s in case.hardware.hosts if "nr_throttled" in s.cgroup and "nr_periods" in s.cgroup]
     if not states:
         return NotEvaluated("cpu.stat of the containers' cgroups")
-    groups: dict[tuple[str | None, str], list[HostState]] = {}
+    groups: dict[tuple[str | None, str, int | None], list[HostState]] = {}
     for state in states:
-        groups.setdefault((state.host, state.ref.source.rpartition("/")[2]), []).append(state)
-    for (host, _), looks in groups.items():
+        groups.setdefault((state.host, state.ref.source.rpartition("/")[2], state.pid), []).append(state)
+    for (host, _, pid), looks in groups.items():
         first, last = looks[0].cgroup, looks[-1].cgroup
         periods, held = last["nr_periods"] - first["nr_periods"], last["nr_throttled"] - first["nr_throttled"]
         twice = periods > 0
         if not twice:
             periods, held = last["nr_periods"], last["nr_throttled"]
-        enough, share = (_PERIODS, _SHARE) if twice else (_PERIODS_ONCE, _SHARE_ONCE)
+        enough, share = (_PERIODS, _SHARE) if twice else (_PERIODS_ONCE if pid is None else _PERIODS, _SHARE_ONCE)
         if periods >= enough and held >= share * periods:
             return [_finding(case, host, looks, held / periods, twice=twice)]
     return []
 
 
 def _finding(case: Case, host: str | None, looks: list[HostState], share: float, *, twice: bool) -> Finding:
-    ranks = case.hardware.ranks_of_host(host)
-    where = f" on {host}" if host else ""
+    rank = case.people.rank_of(looks[0].pid, host)
+    ranks = case.hardware.ranks_of_host(host) if rank is None else (rank,)
+    where = f" of rank {rank}" if rank is not None else ""
+    where += f" on {host}" if host else ""
     message = f"The CPU quota{where} holds the job back in {share:.0%} of all periods."
     subject = Subject(ranks=ranks if len(ranks) < case.world else (), hosts=(host,) if host else ())
     refs = [s.cite("nr_throttled") for s in (looks[0], looks[-1])]
-    sure = Grade.SUPPORTS if twice else Grade.HINTS
+    sure = Grade.SUPPORTS if twice or rank is not None else Grade.HINTS
     return hardware_findings.found(case, _CLAIM, refs, message, sure, weight=Weight("warning"), subject=subject)

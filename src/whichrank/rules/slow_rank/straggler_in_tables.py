@@ -66,6 +66,7 @@ def _finding(case: Case, best: Outlier, agreeing: Sequence[Outlier]) -> Finding:
     who = f"host {on[0]}" if whole else wording.culprits_text(case, ranks)
     kinds = {outlier.quantity for outlier in agreeing}
     plain = best.quantity in ("data", "work") or (best.quantity != "wait" and best.times > 2)
+    plain = plain and not _waits_itself(case, best)
     cause = "input-bound" if best.quantity == "data" and not _explains_little(best, agreeing) else CAUSE
     waits = " and waits least for the others" if "wait" in kinds and best.quantity != "wait" else ""
     return Finding(
@@ -80,6 +81,12 @@ def _finding(case: Case, best: Outlier, agreeing: Sequence[Outlier]) -> Finding:
         evidence=tuple(ref for outlier in (best, *(o for o in agreeing if o is not best)) for ref in outlier.refs)[:6],
         fix=fix(cause),
     )
+
+
+def _waits_itself(case: Case, late: Outlier) -> bool:
+    """Whether it waits much longer for the others, or for the network, than what stands out takes it."""
+    in_time = late.quantity in ("data", "work", "step")
+    return in_time and measured.own_wait(case.rank_values, late.members) > _DRASTIC * abs(late.theirs - late.typical)
 
 
 def _explains_little(late: Outlier, agreeing: Sequence[Outlier]) -> bool:

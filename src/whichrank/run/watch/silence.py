@@ -31,6 +31,7 @@ SOON_HELD_S = 6.0
 SOON_LEADER_S = 8.0
 SOON_LOOP_S = 10.0
 SOON_WORK_S = 25.0
+SOON_LONG_LOOP_S = 75.0
 """When each kind is reported in a job that has found its pace. Ranks that work alone by custom have more time."""
 MANY = 100
 """Operations that nobody issues before the first of them has finished: Gloo does not count messages that arrived."""
@@ -227,13 +228,14 @@ def _others_wait(away: tuple[RankState, ...]) -> Silence:
         return Silence("idle", limit, why, away, soon if asleep else None)
     who = _named([seen.rank for seen in busy])
     loop = f"{who} goes round in a loop while others wait"
-    soon = SOON_LOOP_S if not working and not leads and all(map(_loops, busy)) else None
+    soon = (SOON_LONG_LOOP_S if working or leads else SOON_LOOP_S) if all(map(_loops, busy)) else None
     if any(seen.traffic or seen.stale_s < LOOP_S / 2 for seen in busy):
         if soon is not None:
             return Silence("loop", MOVING_S, loop, away, soon)
         return Silence("busy", MOVING_S, f"{who} works on while others wait", away)
     if working or all(seen.still_s > STILL_S for seen in busy):
-        return Silence("busy", BUSY_S, f"{who} works at one place while others wait", away)
+        why = f"{who} works at one place while others wait"
+        return Silence("busy", BUSY_S, loop if soon is not None else why, away, soon)
     return Silence("loop", LOOP_S, loop, away, soon)
 
 

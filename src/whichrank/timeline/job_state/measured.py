@@ -117,6 +117,12 @@ def waits_less(values: Iterable[RankValues], members: Sequence[Member]) -> bool:
     return True
 
 
+def own_wait(values: Iterable[RankValues], members: Sequence[Member]) -> float:
+    """How long these wait for the others themselves, wherever that is longest."""
+    waits = (_medians(_by_member(cells)) for cells in _by_name(values) if cells[0].cell.quantity == "wait")
+    return max((medians[member] for medians in waits for member in members if member in medians), default=0.0)
+
+
 def _by_member(cells: Iterable[_Told]) -> dict[Member, list[_Told]]:
     found: dict[Member, list[_Told]] = defaultdict(list)
     for told in cells:

@@ -50,6 +50,7 @@ _ENDINGS = (WatchdogTimeout, WatchdogTerminated, ElasticFailure, ProcessExit, Jo
 _NOT_DESTROYED = "torch-not-destroyed"
 _TERMINATED = (15, 143)
 COUNTED_ON = 3
+_MOMENT_NS = 1_000_000_000
 _OF_A_PART = late(r"(?i)\b(?:steps?|epochs?|batch(?:es)?|iter\w*|round|phase|stage|eval\w*|upload\w*|checkpoint\w*)\b")
 # Peers that leave one after the other: what the last ones print about the first ones.
 _TEARDOWN_TYPES = ("DistNetworkError", "DistStoreError", "ConnectionResetError", "BrokenPipeError", "EOFError")
@@ -94,9 +95,22 @@ def finish(case: Case) -> Finish | None:
     if not fitting or case.experiments:
         return None
     last = max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
-    if case.stands_still_now and not (_timers_only(case) and _OF_A_PART.search(last.ref.quote) is None):
+    if (
+        case.stands_still_now
+        and not _counted_since_looked_at(case)
+        and not (_timers_only(case) and _OF_A_PART.search(last.ref.quote) is None)
+    ):
         return next((mark for mark in fitting if mark.by_all and _seen_before(case, mark)), None)
     return last
+
+
+def _counted_since_looked_at(case: Case) -> bool:
+    """Whether steps were counted after the newest record of all dumps: they were taken from a job at work."""
+    if not case.has_dumps or case.lineup is None or not len(case.lineup):
+        return False
+    newest = int(case.lineup.created.max()) + _MOMENT_NS
+    later = (progress.step[(progress.step >= 0) & (progress.time_ns > newest)] for progress in case.progress)
+    return any(len(np.unique(steps)) >= COUNTED_ON for steps in later)
 
 
 def _timers_only(case: Case) -> bool:

@@ -32,6 +32,10 @@ _PROCESSES = at_line_start(rb"(?=.{0,200}\bPID\b)(?=.{0,200}\b(?:STAT|S)\b).{0,2
 _PID_IN_PATH = re.compile(r"(?:^|[/._-])(?:proc[/._-]|pid[/._-]?)(\d{1,10})(?=[/._-]|$)")
 
 
+_PROCESS_HEAD = re.compile(r"[=#*-]{1,20} {0,4}(?:pid|process)[ :=]{1,3}(\d{1,10})\b", re.IGNORECASE)
+"""`== pid 4711`: what follows is about one process."""
+
+
 def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
     """True for text with one of the tables."""
     return is_text(head) and (begins_line(_SHAPES, head) or (b"PID" in head and begins_line(_PROCESSES, head)))
@@ -41,22 +45,24 @@ def read(item: Item) -> Reading:
     """One `HostState` for all that the file says, or for what it says below each heading or prompt of a host."""
     from whichrank.evidence.readers.host_state.tables import Tables  # many patterns, and most evidence has none
 
-    parts, host = [Tables()], None
+    parts, host = [(Tables(), -1)], None
     for number, line in plain_lines(item):
-        mark = mark_of(line[:_HEADING])
+        mark, process = mark_of(line[:_HEADING]), _PROCESS_HEAD.match(line)
         if mark is not None and mark.host not in (None, host) and len(parts) < _MOST_PARTS:
-            parts.append(Tables())
+            parts.append((Tables(), -1))
             host = mark.host
-        parts[-1].feed(number, line[:_LONGEST])
-    for tables in parts:
+        elif process and len(parts) < _MOST_PARTS:
+            parts.append((Tables(), int(process[1])))
+        parts[-1][0].feed(number, line[:_LONGEST])
+    for tables, _ in parts:
         tables.end_status()
-    states = [state for tables in parts if (state := _state(item, tables)) is not None]
+    states = [state for tables, pid in parts if (state := _state(item, tables, pid)) is not None]
     if not states:
         return Reading([], "ignored", "no table of a host in it")
     return reading_of(item, states)
 
 
-def _state(item: Item, tables: Tables) -> HostState | None:
+def _state(item: Item, tables: Tables, pid: int) -> HostState | None:
     if not (
         tables.limits or tables.file_systems or tables.memory or tables.processes or tables.own_cgroup or tables.mounts
     ):
@@ -68,7 +74,7 @@ def _state(item: Item, tables: Tables) -> HostState | None:
     return HostState(
         Ref(item.label, f"line {line}", words, None, host),
         host,
-        int(in_path[1]) if in_path and tables.limits else None,
+        pid if pid > 0 else int(in_path[1]) if in_path and tables.limits else None,
         dict(tables.limits),
         tuple(tables.file_systems),
         dict(tables.memory),

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from whichrank.evidence.readers.rank_map.beside import begins_beside, beside
-from whichrank.evidence.readers.rank_map.own_lines import PREFIXED, by_prefix
+from whichrank.evidence.readers.rank_map.own_lines import PREFIXED, by_prefix, own_pids
 from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, RANGE_WITHIN, Row, each, ranges, shares, slots
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.prefixes import Clock, clock_of, prefix_of
@@ -149,6 +149,9 @@ def read(item: Item) -> Reading:
         ref = Ref(item.label, f"line {number}", f"rank {rank} on {named}", rank, named)
         if rank not in found or found[rank].host is None:
             found[rank] = replace(found[rank], host=named) if rank in found else Placement(rank, ref, pid, named)
+    for rank, (number, pid) in own_pids(item.head(PREFIXED), clock_of(item)).items():
+        known = found.get(rank) or Placement(rank, Ref(item.label, f"line {number}", f"rank {rank} is pid {pid}", rank))
+        found[rank] = known if known.pid is not None else replace(known, pid=pid)
     return Reading(list(found.values()), "complete") if found else Reading([], "ignored", "no list of ranks")
 
 
@@ -156,7 +159,7 @@ def _is_map(told: list[Row], head: bytes, clock: Clock) -> bool:
     """Whether two ranks are listed with where they run, or the one that wrote the file introduces itself."""
     introduced = any("host" in values and _INTRODUCES.search(line) for _, line, values in told[:2])
     started = any("rank" in line and _AGENT.search(line) for _, line, _ in told[:1])
-    return len(told) >= 2 or introduced or started or len(by_prefix(head, clock)) >= 2
+    return len(told) >= 2 or introduced or started or len(by_prefix(head, clock)) >= 2 or bool(own_pids(head, clock))
 
 
 def _placement(rank: int, values: dict[str, str], host: str | None, ref: Ref) -> Placement:

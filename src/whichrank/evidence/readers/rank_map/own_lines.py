@@ -24,6 +24,8 @@ _OF_ANOTHER = re.compile(r"(?i:peer|remote|master|store|server|connect|endpoint|
 _OF_ITSELF = re.compile(r"(?:[A-Z]{4,8}[: ]{1,2})?\[?[Rr]ank[ =:]?(\d{1,7})\]?:? (?!\d|(?:and|of|to|or)\b)")
 """How a process of Ray, whose prefix has its pid and address, begins to speak of itself."""
 
+_OWN_PID = re.compile(r"(?<![\w-])pid[ =:]{1,2}(\d{2,10})\b")
+
 Told = dict[int, tuple[int, str, int | None]]
 """By rank: the line, the host and the pid."""
 
@@ -57,6 +59,17 @@ def by_prefix(head: bytes, clock: Clock) -> Told:
     known = found if told or _on_several(found) else {}
     last = {rank: place for rank, place in last.items() if rank not in several}
     return {**(last if _on_several(last) else {}), **known}
+
+
+def own_pids(head: bytes, clock: Clock) -> dict[int, tuple[int, int]]:
+    """By rank: the line in which it says its pid first, and that; nothing where two say the same."""
+    found: dict[int, tuple[int, int]] = {}
+    for number, line in enumerate(head[:PREFIXED].split(b"\n"), 1):
+        if b"pid" in line and (voice := listen(line[:_LINE], clock)).rank is not None:
+            own = None if _OF_ANOTHER.search(voice.text) else _OWN_PID.search(voice.text)
+            if own is not None:
+                found.setdefault(voice.rank, (number, int(own[1])))
+    return found if len({pid for _, pid in found.values()}) == len(found) > 1 else {}
 
 
 def _each_of_one(told: dict[tuple[int, str, int], int]) -> Told:

@@ -21,7 +21,11 @@ _MOST_SOCKETS = 1 << 16
 _IDLE_KEPT = 64
 _CARRIED = 4096
 """Libraries connect everybody with everybody: of connections that never carried this much, some are enough."""
-_HEADING = re.compile(rb"^(?:Netid\s+)?State\s+Recv-Q\s+Send-Q\s+Local Address:Port\s+Peer Address:Port", re.MULTILINE)
+_HEADING = re.compile(
+    rb"^(?:(?:Netid\s+)?State\s+)?Recv-Q\s+Send-Q\s+Local Address:Port\s+Peer Address:Port", re.MULTILINE
+)
+_ONE_STATE = "Recv-Q"
+"""How the heading begins where only sockets of one state were asked for."""
 
 
 def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
@@ -51,9 +55,12 @@ class _Pile:
         self._host = host_of_path(item.label)
         self._open: Line | None = None
         self._idle = 0
+        self._state = ""
 
     def feed(self, number: int, text: str) -> None:
-        line = socket_line(number, text)
+        if "Recv-Q" in text:
+            self._state = "ESTAB " if text.lstrip().startswith(_ONE_STATE) else ""
+        line = socket_line(number, self._state + text.lstrip() if self._state and text[:1].isdigit() else text)
         if line is not None:
             self.end()
             self._open = line

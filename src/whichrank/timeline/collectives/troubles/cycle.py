@@ -230,6 +230,8 @@ def _shape(
     sits = _sits(graph, rank, set(part))
     departure = flagged.get(rank)
     acted = departure.row if departure else (sits.joined[rank] if sits else None)
+    if acted is not None and sits is not None and _came_there(lineup, acted, missed):
+        acted = sits.joined[rank]  # an order that was unusual before, and held nobody up, closes no circle
     due = next(iter(missed.joined.values()))
     if departure is not None and departure.expected is not None and rank in missed.joined:
         due = departure.expected  # it came there too: what it left out is elsewhere
@@ -255,8 +257,10 @@ def _shape(
         )
     ):
         voters = _voters(lineup, programs, missed, sits, rank)
-        tie = voters <= 1
-        everyone = tuple(sorted({rank, *(r for r in sits.absent if r in missed.joined)})) if tie else tuple(culprits)
+        even = _even_ring(lineup, links(graph, part), part)
+        tie = even or voters <= 1
+        both = {rank, *(r for r in sits.absent if r in missed.joined)}
+        everyone = tuple(sorted(part)) if even else tuple(sorted(both)) if tie else tuple(culprits)
         return Trouble(
             "crossed",
             everyone,
@@ -265,7 +269,7 @@ def _shape(
             acted,
             due,
             sits,
-            cycle=links(graph, sorted({rank, *sits.absent} & set(part))),
+            cycle=links(graph, sorted(part) if even else sorted({rank, *sits.absent} & set(part))),
             tie=tie,
             flagged=departure is not None,
         )
@@ -282,6 +286,21 @@ def _shape(
         repeated=due_known,
         flagged=departure is not None,
     )
+
+
+def _even_ring(lineup: Lineup, ring: Sequence[tuple[int, Meeting, Meeting | None]], part: Sequence[int]) -> bool:
+    """Whether each of more than two ranks sits in a group of its own with the next, half of them in one operation of a
+    line and half of them in the other: no two share both groups, and no majority has one order."""
+    if len(part) < 3 or len(ring) != len(part) or len({sits.group for _, sits, _ in ring}) != len(part):
+        return False
+    calls = [lineup.call_of(sits.joined[rank]) for rank, sits, _ in ring if rank in sits.joined]
+    sides = Counter((call.op, call.input_sizes) for call in calls)
+    return len(calls) == len(part) and len(sides) == 2 and len(set(sides.values())) == 1
+
+
+def _came_there(lineup: Lineup, row: int, missed: Meeting) -> bool:
+    """Whether this was an earlier round of the group that waits now, and it finished."""
+    return bool(lineup.done[row]) and int(lineup.group[row]) == missed.group and int(lineup.seq[row]) < missed.seq
 
 
 def _unique(ranks: Iterable[int]) -> tuple[int, ...]:

@@ -1,0 +1,45 @@
+"""What `ping` counted: how many packets to a host were sent, and how many answers came."""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.evidence.text.host_of_path import host_of_path
+from whichrank.evidence.text.plain_lines import plain_lines, reading_of
+from whichrank.evidence.text.text_file import is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.network import Ping
+
+NAME = "pings"
+BESIDE = True
+
+_MOST, _MOST_PINGS, _LONGEST = 16 << 20, 4096, 400
+_BEGUN = re.compile(
+    r"\s{0,8}PING ([\w.:-]{1,253}) ?\(([\d.a-f:]{2,45})\).{0,60}? (\d{1,5})(?:\(\d{1,5}\))? (?:data )?bytes"
+)
+_NAMED = re.compile(r"\s{0,8}-{2,4} ([\w.:-]{1,253}) ping statistics -{2,4}")
+_COUNTED = re.compile(r"\s{0,8}(\d{1,9}) packets transmitted, (\d{1,9}) (?:packets )?received\b")
+
+
+def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
+    """Whether the beginning has the last line of a ping."""
+    return b" packets transmitted, " in head and is_text(head)
+
+
+def read(item: Item) -> Reading:
+    """One `Ping` for each count."""
+    found: list[Ping] = []
+    host, target, address, size = host_of_path(item.label), "", "", 0
+    for number, line in plain_lines(item, _MOST):
+        text = line[:_LONGEST]
+        if begun := _BEGUN.match(text):
+            target, address, size = begun[1], begun[2], int(begun[3])
+        elif named := _NAMED.match(text):
+            if named[1] != target:
+                target, address, size = named[1], "", 0
+        elif (counted := _COUNTED.match(text)) and target and len(found) < _MOST_PINGS:
+            ref = Ref(item.label, f"line {number}", f"ping {target}: {text.strip()}"[:300], None, host)
+            found.append(Ping(ref, target, address, int(counted[1]), int(counted[2]), size, host))
+            target, address, size = "", "", 0
+    return reading_of(item, found, _MOST) if found else Reading([], "ignored", "no count of a ping in it")
