@@ -784,3 +784,14 @@ def test_a_row_remap_that_is_pending_on_the_gpu_of_the_rank_that_failed(tmp_path
     (tmp_path / "job.log").write_text(log)
     verdict = diagnose([tmp_path], jobs=1).verdict
     assert (verdict.cause, verdict.culprits.ranks) == (cause, (7,))
+
+
+def test_the_quota_of_one_process(tmp_path):
+    """By the pid above its counters, and the rank that says that pid."""
+    log = "".join(f"10:52:50 trn-b2 rank{n} INFO starting pid {17356 + n}\n" for n in range(4))
+    log += "".join(f"10:53:{s:02} trn-b2 rank{n} INFO step {s} loss 2.1\n" for s in range(9) for n in range(4))
+    put(tmp_path, "torchrun.log", log)
+    counted = {17358: "nr_periods 108\nnr_throttled 106\nthrottled_time 7532155423\n"}
+    put(tmp_path, "proc.txt", "".join(f"== pid {p}\n1:cpu:/\n{counted.get(p, '')}" for p in range(17356, 17360)))
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.category, found.cause, found.culprits.ranks) == ("slow", "cpu-starved", (2,))

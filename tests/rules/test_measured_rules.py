@@ -252,3 +252,14 @@ def test_a_message_that_did_not_change_the_pace_slowed_nothing_down(tmp_path, af
     warning = "Detected clocks event due to power violation in GPU 3.\n"
     found = verdict(tmp_path, "".join(steps[:12]) + warning + "".join(steps[12:]))
     assert (found.category == "slow") == slow
+
+
+def test_a_rank_that_waits_far_longer_than_it_is_late_is_a_hint_at_most(tmp_path):
+    """Everybody waits for the network: who computes a little longer is not why."""
+    text = "".join(
+        f"rank{rank} INFO step {step} fwd {80 if rank == 0 else 9 + rank}.0 ms sync_wait {980 + step} ms\n"
+        for step in range(12)
+        for rank in range(4)
+    )
+    found = verdict(tmp_path, text)
+    assert found.confidence < SUPPORTED

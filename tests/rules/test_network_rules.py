@@ -219,3 +219,110 @@ def test_an_overlay_that_is_larger_than_its_card(tmp_path, mtus, hosts):
     found = diagnose([tmp_path], jobs=1)
     named = [f.subject.hosts for f in found.findings if f.cause == "mtu-mismatch"]
     assert named == ([hosts] if hosts else [])
+
+
+PING = """[root@{0} ~]# ping -c {2} {1}
+PING {1} (10.8.15.1) 56(84) bytes of data.
+
+--- {1} ping statistics ---
+{2} packets transmitted, {3} received, {4}% packet loss, time 2033ms
+
+"""
+
+
+def pings(*ways: tuple[str, str, int, int]) -> str:
+    return "".join(PING.format(a, b, sent, back, 100 * (sent - back) // sent) for a, b, sent, back in ways)
+
+
+@pytest.mark.parametrize(
+    ("ways", "cause", "hosts"),
+    [
+        ([("node1", "node2", 3, 3), ("node1", "node3", 3, 0), ("node2", "node3", 3, 0)], "host-lost", ("node3",)),
+        ([("node1", "node3", 3, 0), ("node2", "node3", 3, 0)], None, ()),  # pings may be blocked everywhere
+        (
+            [("node1", "node2", 3, 3), ("node1", "node3", 3, 0), ("node2", "node3", 3, 3)],
+            None,
+            (),
+        ),  # somebody reaches it
+        ([("node1", "node2", 3, 3), ("node1", "nas", 3, 0)], None, ()),  # no host of the job
+        (
+            [("node1", "node2", 100, 100), ("node1", "node3", 100, 88), ("node2", "node3", 100, 91)],
+            "packet-loss",
+            ("node3",),
+        ),
+        ([("node1", "node2", 100, 100), ("node1", "node3", 100, 99)], None, ()),  # one packet
+    ],
+)
+def test_pings_between_hosts(tmp_path, ways, cause, hosts):
+    (tmp_path / "ping.txt").write_text(pings(*ways))
+    for host in ("node1", "node2"):
+        lines = "".join(f"2026-11-19 10:59:{n:02}.994 {host} rank{host[-1]} INFO step {n} loss 2\n" for n in range(9))
+        (tmp_path / f"{host}.log").write_text(lines)
+    found = {f.cause: f for f in diagnose([tmp_path], jobs=1).findings if f.code in ("HOST159", "NETI156")}
+    assert set(found) == ({cause} if cause else set())
+    assert cause is None or found[cause].subject.hosts == hosts
+
+
+def test_a_ping_of_large_packets_is_a_matter_of_the_mtu(tmp_path):
+    text = pings(("node1", "node2", 3, 3), ("node1", "node3", 3, 0)).replace(
+        "PING node3 (10.8.15.1) 56(84)", "PING node3 (10.8.15.1) 8972(9000)"
+    )
+    (tmp_path / "ping.txt").write_text(text)
+    assert "HOST159" not in [f.code for f in diagnose([tmp_path], jobs=1).findings]
+
+
+SS = """[root@{} ~]# ss -tn
+State    Recv-Q Send-Q Local Address:Port   Peer Address:Port Process
+{}"""
+ESTAB = "ESTAB    0      0      10.8.15.{}:{}    10.8.15.{}:{}\n"
+ASKS = "SYN-SENT 0      1      10.8.15.13:{}    10.8.15.12:41157\n"
+
+
+@pytest.mark.parametrize(("asked", "found"), [(2, True), (1, False)])
+def test_requests_without_an_answer_below_prompts(tmp_path, asked, found):
+    """Of a listing without timers: several requests to a host that others reach."""
+    text = SS.format("nodea", ESTAB.format(11, 42169, 13, 52720) + ESTAB.format(11, 42169, 12, 42994))
+    text += "\n" + SS.format("nodeb", ESTAB.format(12, 42994, 11, 42169))
+    text += "\n" + SS.format(
+        "nodec", "".join(map(ASKS.format, range(34978, 34978 + asked))) + ESTAB.format(13, 52720, 11, 42169)
+    )
+    (tmp_path / "ss.txt").write_text(text)
+    judged = told(tmp_path)
+    assert ("NETI153" in judged) == found
+    if found:
+        (link,) = judged["NETI153"].subject.links
+        assert {link.a.host, link.b.host} == {"nodeb", "nodec"}
+
+
+def test_established_sockets_alone_are_listed_without_their_state(tmp_path):
+    row = "0      0      10.20.4.1{}:47252    10.20.4.1{}:37965\n\t ts sack rto:204 mss:1448 bytes_sent:48015568 "
+    row += "bytes_retrans:{} data_segs_out:33159 lastsnd:20 lastrcv:20 lastack:20 retrans:0/{} rtt:0.3/0.1 busy:260ms\n"
+    head = "Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n"
+    for host, peer, lost in ((1, 3, 990), (2, 1, 0)):
+        text = f"[gn0{host}]# ss -tino state established\n" + head + row.format(host, peer, 1448 * lost, lost)
+        (tmp_path / f"net.gn0{host}.txt").write_text(text)
+    assert told(tmp_path)["NETI154"].cause == "packet-loss"
+
+
+PROCESS = (
+    "[ml-05] environment of the training processes\nGLOO_SOCKET_IFNAME={}\nMASTER_ADDR=ml-04\nRANK={}\nWORLD_SIZE=4\n\n"
+)
+REFUSED = (
+    "[rank{}]: RuntimeError: [gloo/transport/tcp/pair.cc:144] no error, local=[127.0.0.1]:23246, "
+    "remote=[127.0.0.1]:33178, error=SO_ERROR: Connection refused, remote=[127.0.0.1]:33178\n"
+)
+
+
+@pytest.mark.parametrize(("chosen", "ranks"), [(("eth0", "eth0", "lo", "lo"), (2, 3)), (("lo",) * 4, ())])
+def test_ranks_that_were_started_with_the_loopback_interface(tmp_path, chosen, ranks):
+    (tmp_path / "env.txt").write_text("".join(PROCESS.format(name, rank) for rank, name in enumerate(chosen)))
+    (tmp_path / "job.log").write_text("world size 4\n" + "".join(map(REFUSED.format, (0, 1))))
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.ranks) == ("wrong-interface", ranks)
+
+
+def test_a_peer_without_a_name_is_no_failure(tmp_path):
+    """The connection stands; only the name for the log is missing."""
+    warns = "[W1119 10:47:51.2 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved. err=-3\n"
+    (tmp_path / "job.log").write_text(warns * 4 + "".join(f"step {n} loss 2.{n}\n" for n in range(9)))
+    assert diagnose([tmp_path], jobs=1).verdict.category == "healthy"

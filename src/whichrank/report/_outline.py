@@ -206,7 +206,7 @@ def _position(info: RankInfo, diagnosis: Diagnosis) -> Iterator[str]:
         if info.state != "unknown":
             yield f"state: {info.state}"
         return
-    names = {group.id: group.desc or group.name for group in diagnosis.groups}
+    names = {group.id: group.desc if group.desc not in ("", "undefined") else group.name for group in diagnosis.groups}
     state = "last seen" if info.state == "unknown" else info.state
     word = "at" if info.at is not None else "after it finished"
     yield f"{state} {word} {where.op} {where.seq} of group {names.get(where.group, where.group)}{_age(info, diagnosis)}"

@@ -192,7 +192,7 @@ def _with_hosts(records: Sequence[Any]) -> tuple[list[Any], frozenset[str]]:
     """Statements and stacks with their host, where they don't name one: by the heading above, else by their file. Also
     the hosts that headings name."""
     told = [r for r in records if isinstance(r, _Told)]
-    if not told:
+    if not any(isinstance(r, _Placed | Progress) for r in records):
         return list(records), frozenset()
     named = _hosts_in(records)
     pile, headed = _below_headings(records, named)

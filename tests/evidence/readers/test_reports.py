@@ -43,6 +43,10 @@ def test_a_change_has_its_outcome(sentence, expected):
         ("Training is three times slower on two nodes", ["slow"]),
         ("The loss is nan after step 3", ["corruption"]),
         ("Is it stuck?", []),
+        ("跑着跑着就停在 loss.backward()，不报错，也不往下走", ["hang"]),
+        ("epoch 이 끝나고 validation 뒤의 barrier 에서 모든 프로세스가 멈춰 있음", ["hang"]),
+        ("노드를 두 개로 늘리면 학습이 한 개일 때보다 느려", ["slow"]),
+        ("Data loading is the bottleneck of the run", ["slow"]),
         ("It does not hang.", []),
     ],
 )

@@ -16,6 +16,7 @@ from tests import cost
 from whichrank.evidence.readers import torch_output
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.events.base import Event
+from whichrank.records.events.run_state import RunFinished
 from whichrank.records.log import FINITE, NOT_A_NUMBER, Progress
 from whichrank.records.stack import ProcessStack
 
@@ -702,3 +703,36 @@ def test_any_bytes_are_survived(tmp_path_factory: pytest.TempPathFactory, data: 
 def test_incidents_from_the_world(path: str, kind: str, key: str, value: object) -> None:
     reading = torch_output.read(item_of(SHARED / "cases/incidents" / path, path))
     assert value in [told(event).get(key) for event in events(reading, kind)]
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("étape  11700/12000 | perte 1,9316", 11700),
+        ("epoche 1 schritt    40  verlust 4.743", 40),
+        ("passo 4725/5000 perdita=0.8531", 4725),
+        ("шаг 300 потери 2.1", 300),
+        ("步 120: 损失 1.2", 120),
+    ],
+)
+def test_steps_in_other_languages(read: Read, line: str, step: int) -> None:
+    assert progress(read(line + "\n")).step.tolist() == [step]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("Apprentissage terminé : 12000 étapes", True),
+        ("2025-12-01 18:03:26 | addestramento finito, 5000 passi", True),
+        ("Training abgeschlossen nach 3 Epochen", True),
+        ("обучение завершено", True),
+        ("训练完成", True),
+        ("学習が完了しました", True),
+        ("Training noch nicht abgeschlossen", False),
+        ("uscita con codice 0", True),
+        ("uscita con codice 1", False),
+    ],
+)
+def test_ends_in_other_languages(read: Read, line: str, told: bool) -> None:
+    ends = [record for record in read("step 1 loss 2\n" + line + "\n").records if isinstance(record, RunFinished)]
+    assert bool(ends) == told

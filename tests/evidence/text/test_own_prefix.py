@@ -121,6 +121,19 @@ def test_lines_with_the_host_alone(tmp_path):
     assert (voice.host, voice.rank) == ("bn09", None)
 
 
+def test_a_word_for_ranks_is_no_host():
+    shape = learn(b"[rank  0] up\n[rank  9] up\n[rank 10] up\n[rank 10] [rank10]: x\n[rank  9] [rank9]: y\n")
+    assert shape is None or "host" not in shape.groupindex
+
+
+@pytest.mark.parametrize(("name", "host"), [("nodeb.log", "nodeb"), ("train.nodeb.out", "nodeb"), ("train.log", None)])
+def test_the_host_after_which_a_file_is_called(tmp_path, name, host):
+    path = tmp_path / name
+    path.write_text("".join(f"2026-11-19 10:59:3{n}.994 nodeb rank2 INFO step {n}\n" for n in range(9)))
+    voice = listen(b"2026-11-19 10:59:41.627 nodeb rank2 INFO done", clock_of(Item(path, name, path.stat().st_size, 0)))
+    assert voice.host == host
+
+
 def test_who_is_spoken_of_does_not_speak():
     voice = listen(b"Waiting for [rank 3] to answer", Clock(0))
     assert voice.rank is None

@@ -41,6 +41,7 @@ SAID = [
     ("memlock-ulimit", "ulimit memlock 65536 nofile 1048576", "ulimit memlock unlimited nofile 1048576"),
     ("fd-limit", "ulimit memlock unlimited nofile 1024", "ulimit memlock unlimited nofile 1048576"),
     ("mtu-mismatch", "bond0 up mtu 1500", "bond0 up mtu 9000"),
+    ("mtu-mismatch", "df-ping stor1 56B 3/3, 8972B 0/3 -", "df-ping stor1 56B 3/3, 8972B 3/3 0.1ms"),
     ("clock-skew", "chronyd: no selectable sources", "chronyd: Selected source 10.0.0.1"),
 ]
 

@@ -231,3 +231,33 @@ def test_a_value_that_was_the_same_on_all_ranks_until_the_last_round(tmp_path, n
     verdict = judged(tmp_path, *rounds, *timeouts(late=5))
     assert (verdict.cause == cause) == (cause is not None)
     assert cause is None or verdict.culprits.ranks == (5,)
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("batch 4412: 0 positive boxes, mask head skipped", "conditional-collective"),
+        ("skipping the expert layer, no tokens routed", "conditional-collective"),
+        ("process group destroyed", "teardown-hang"),
+        ("exiting with code 0", "teardown-hang"),
+        ("uscita con codice 0", "teardown-hang"),
+    ],
+)
+def test_what_a_rank_says_that_left_or_skipped_a_part(tmp_path, line, cause):
+    verdict = judged(tmp_path, *steps(4), f"[rank5]: {line}", *timeouts(late=5))
+    assert (verdict.cause, verdict.culprits.ranks) == (cause, (5,))
+
+
+def test_the_end_of_its_data_says_why_a_rank_left(tmp_path):
+    left = ["[rank5]: epoch 0: ran out of data after 31 batches", "[rank5]: exiting with code 0"]
+    verdict = judged(tmp_path, *steps(4), *left, *timeouts(late=5))
+    assert (verdict.cause, verdict.culprits.ranks) == ("uneven-inputs", (5,))
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_all_ranks_print_and_one_with_other_numbers(tmp_path, alone):
+    """A cache that only one rank misses; where each has other numbers they tell nothing."""
+    hits = [0 if rank == 5 else 14 if alone else 3 + rank for rank in range(WORLD)]
+    lines = [f"[rank{r}]: compile: fx cache hits {hits[r]} misses {14 - hits[r]}, max-autotune" for r in range(WORLD)]
+    verdict = judged(tmp_path, *lines, *steps(4), *timeouts(late=5))
+    assert (verdict.cause == "rank-stuck-in-compile") == alone

@@ -130,3 +130,14 @@ def test_two_components_of_one_job_are_no_attempts(tmp_path):
     rows = "40417+0          TIMEOUT      0:0           gpu17\n40417+1        COMPLETED      0:0           gpu18\n"
     (ended,) = told(tmp_path, REQUEUED.format(rows))
     assert isinstance(ended, JobEnded)
+
+
+def test_tasks_that_exited_with_zero_outlive_the_errors_on_the_way(tmp_path):
+    """Slurm says it of the tasks of a step: what was printed before did not end them."""
+    error = 'Traceback (most recent call last):\n  File "data.py", line 88, in load\nOSError: image is truncated\n'
+    (tmp_path / "slurm-88123.out").write_text(OUTPUT.partition("slurmstepd")[0] + error)
+    assert diagnose([tmp_path]).verdict.category == "crash"
+    (tmp_path / "sacct.txt").write_text(GOOD)
+    assert diagnose([tmp_path]).verdict.category == "healthy"
+    (tmp_path / "sacct.txt").write_text("".join(row for row in GOOD.splitlines(keepends=True) if "123.0" not in row))
+    assert diagnose([tmp_path]).verdict.category == "crash"

@@ -17,6 +17,7 @@ from whichrank.run.watch.silence import (
     LOOP_S,
     MOVING_S,
     NOBODY_WAITS_S,
+    SOON_LONG_LOOP_S,
     SOON_WORK_S,
     patience,
 )
@@ -384,6 +385,18 @@ def test_a_loop_of_one_rank_is_reported_soon():
     assert 10 < levels["suspect"] - 20 < 11.5
     assert levels["confirmed"] - 20 < 14
     assert not alarm.sure
+
+
+def test_a_loop_of_one_rank_in_its_own_work_is_reported_before_it_is_ended_for_it():
+    """An evaluation may take long; one that comes to no new line is reported, and withdrawn if it ends after all."""
+    alarm = Alarm()
+    steady(alarm)
+    looping = lambda t: [*waiters(), replace(away(0, 300, busy=True, work="evaluation"), stale_s=t - 20, still_s=0.2)]  # noqa: E731
+    levels = play(alarm, 20, 100, looping)
+    assert SOON_LONG_LOOP_S <= levels["confirmed"] - 20 < SOON_LONG_LOOP_S + 10
+    assert not alarm.sure
+    play(alarm, 120, BUSY_S - 90, looping)
+    assert alarm.sure
 
 
 def test_a_loop_after_a_calculation_of_all():

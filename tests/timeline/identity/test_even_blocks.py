@@ -24,8 +24,15 @@ def people(world: int, hosts: dict[int, str]) -> People:
         (12, {0: "n-1", 4: "n-2", 7: "n-3"}, 11, None),
         (32, {0: "n-1", 8: "n-1", 16: "n-2", 24: "n-3"}, 9, None),
         (16, {0: "n-1", 8: "n-2"}, 9, None),
+        (
+            32,
+            {rank: f"n-{rank // 4}" for rank in (*range(4), *range(12, 16), *range(20, 24), *range(24, 28))},
+            17,
+            None,
+        ),
+        (32, {rank: f"n-{rank // 8}" for rank in (0, 1, 8, 9, 16, 17, 24, 25)}, 12, "n-1"),
     ],
-    ids=["between", "the last is silent", "one of each", "no blocks", "in turn", "two hosts"],
+    ids=["between", "the last is silent", "one of each", "no blocks", "in turn", "two hosts", "whole", "the first two"],
 )
 def test_ranks_of_blocks(world, known, rank, host):
     found = people(world, known)

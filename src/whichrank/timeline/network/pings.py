@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -60,13 +60,13 @@ def _name(target: str, address: str, names: Mapping[str, str]) -> str:
 def silent_hosts(case: Case, known: Sequence[Way]) -> list[str]:
     """Hosts of the job that answered nobody, where others answered."""
     answering = {way.target for way in known if not way.silent}
-    silent = {way.target for way in known if way.silent and _is_of_job(case, way.target)} - answering
+    hosts = {short_name(host) for host in case.people.hosts()} | {way.source for way in known if way.source}
+    silent = {way.target for way in known if way.silent and _is_one_of(way.target, hosts)} - answering
     return sorted(silent) if answering else []
 
 
-def _is_of_job(case: Case, host: str) -> bool:
+def _is_one_of(host: str, hosts: Collection[str]) -> bool:
     """Whether a host is one of the job's, or is called like those."""
-    hosts = {short_name(each) for each in case.people.hosts()}
     return not hosts or host in hosts or _kind(host) in {_kind(each) for each in hosts}
 
 

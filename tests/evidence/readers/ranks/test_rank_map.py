@@ -244,3 +244,11 @@ def test_a_process_of_ray_that_speaks_of_itself(tmp_path):
     assert [row[:3] for row in rows(tmp_path, "\n".join(lines))] == [(1, 61, "10.7.3.20"), (2, 62, "10.7.3.21")]
     both = [line.replace("rank 2", "rank 1") for line in lines]  # it may be another that is spoken of
     assert rows(tmp_path, "\n".join(both), "both.txt") == []
+
+
+def test_the_pids_that_ranks_say_of_themselves(tmp_path):
+    path = tmp_path / "torchrun.log"
+    text = "".join(f"10:52:50 trn-b2 rank{n} INFO starting pid {17356 + n}, world size 4\n" for n in range(4))
+    path.write_text(text + "10:52:51 trn-b2 rank0 INFO lost connection to peer pid 99\n")
+    records = read(Item(path, path.name, path.stat().st_size, 0)).records
+    assert {record.rank: record.pid for record in records} == {n: 17356 + n for n in range(4)}

@@ -255,3 +255,13 @@ def test_the_own_word_of_a_program_for_its_ranks(tmp_path, text, ranks):
     path.write_text(text)
     records = read(Item(path, "job.log", len(text), 0)).records
     assert [cell.member.ranks for record in records for cell in record.cells] == ranks
+
+
+def test_digests_of_repeats_in_lines_of_json(tmp_path):
+    line = '{{"rank": {}, "ev": "selftest", "gemm_bf16": ["{}", "9c41f07be2"], "sizes": ["100000", "200000"]}}\n'
+    found = cells(tmp_path, line.format(0, "9c41f07be2") + line.format(1, "5db7c7dd51"))
+    assert [(name, kind, ranks) for name, kind, ranks, *_ in found] == [
+        ("gemm_bf16", "checksum", (0,)),
+        ("gemm_bf16", "checksum", (1,)),
+    ]
+    assert len({value for *_, value in found}) == 2

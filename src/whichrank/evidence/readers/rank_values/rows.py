@@ -185,7 +185,7 @@ def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, 
         elif _WHOLE_NUMBER.fullmatch(value):
             yield RankValue(name, kind, member, step, number, text.strip(), _number(value, unit))
     for told in _TOKENS.finditer(text) if "[" in text else ():
-        if not told["value"].replace(", ", "").isdigit():
+        if re.search("[a-f]", told["value"]):
             yield RankValue(told["name"], "checksum", member, step, number, text.strip(), token=told["value"].lower())
 
 

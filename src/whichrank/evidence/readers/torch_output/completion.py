@@ -32,8 +32,8 @@ _WHO = (
     r"(?: is| has)?"
 )
 _ABROAD = (
-    "termin", "achev", "abgeschlossen", "beendet", "fertig", "finito", "conclu", "finaliz", "zako", "codice", "sortie",
-    "salida", "заверш", "законч", "выхода", "完成", "结束", "完了", "終了", "退出", "완료", "종료",
+    "termin", "achev", "abgeschlossen", "beendet", "fertig", "finit", "conclu", "finaliz", "zako", "codice", "sortie",
+    "salida", "верш", "конч", "выхода", "完成", "结束", "完了", "終了", "退出", "완료", "종료",
 )  # fmt: skip
 """One of these stands in what programs print in other languages."""
 _MAYBE = (
@@ -78,7 +78,7 @@ _WORDS = tuple(
         r"\b(?:entrenamiento|ejecución)\b[^.;]{0,30}\b(?:terminad|completad|finalizad)[oa]\b",
         r"\b(?:treinamento|treino|execução)\b[^.;]{0,30}\b(?:concluíd|terminad|finalizad)[oa]\b",
         r"\b(?:trening|uczenie|zadanie)\b[^.;]{0,30}\bzakończon[aey]\b",
-        r"\b(?:обучение|тренировка|задача)\b[^.;]{0,30}\b(?:заверш|законч)ен[аоы]?\b",
+        r"\b(?:обучение|тренировка|задача)\b[^.;]{0,30}\b(?:завершен|закончен)[аоы]?\b",
         r"训练(?:任务)?(?:已经?|全部)?(?:完成|结束)",
         r"(?:学習|訓練|トレーニング)[がは]?(?:完了|終了)",
         r"(?:학습|훈련)[이가]? ?(?:완료|종료)",
