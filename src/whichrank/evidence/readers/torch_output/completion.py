@@ -78,11 +78,16 @@ _WORDS = tuple(
         r"\b(?:entrenamiento|ejecución)\b[^.;]{0,30}\b(?:terminad|completad|finalizad)[oa]\b",
         r"\b(?:treinamento|treino|execução)\b[^.;]{0,30}\b(?:concluíd|terminad|finalizad)[oa]\b",
         r"\b(?:trening|uczenie|zadanie)\b[^.;]{0,30}\bzakończon[aey]\b",
+        r"\bexit codes?\W{1,3}(?:[\w-]{1,20} ?[=:] ?0(?:[ ,;]{1,3}|$)){1,256}$",
+    )
+)
+_IN_OTHER_LETTERS = tuple(
+    re.compile(pattern)
+    for pattern in (
         r"\b(?:обучение|тренировка|задача)\b[^.;]{0,30}\b(?:завершен|закончен)[аоы]?\b",
         r"训练(?:任务)?(?:已经?|全部)?(?:完成|结束)",
         r"(?:学習|訓練|トレーニング)[がは]?(?:完了|終了)",
         r"(?:학습|훈련)[이가]? ?(?:완료|종료)",
-        r"\bexit codes?\W{1,3}(?:[\w-]{1,20} ?[=:] ?0(?:[ ,;]{1,3}|$)){1,256}$",
     )
 )
 _ENDS = (
@@ -161,4 +166,5 @@ def _said(sentence: str) -> How | None:
     if "0" in sentence and _EXIT.search(sentence):
         return "exit"
     maybe = any(map(sentence.__contains__, _ENDS))
-    return "words" if maybe and any(pattern.search(sentence) for pattern in _WORDS) else None
+    known = _WORDS if sentence.isascii() else (*_WORDS, *_IN_OTHER_LETTERS)
+    return "words" if maybe and any(pattern.search(sentence) for pattern in known) else None
