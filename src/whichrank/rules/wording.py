@@ -205,7 +205,7 @@ def argument_mismatch(case: Case, trouble: Trouble, code: str, cause: str, fix: 
     ]
     row = meeting.joined[meeting.parties[0][0]]
     gloo = lineup.call_of(row).backend == "gloo"
-    silent = not trouble.hangs
+    silent = not trouble.hangs and not case.timed_out
     where = f"{lineup.call_of(row).op} #{meeting.seq}"
     group = lineup.groups[meeting.group].title
     more = likewise(lineup, trouble)
@@ -213,7 +213,7 @@ def argument_mismatch(case: Case, trouble: Trouble, code: str, cause: str, fix: 
     return Finding(
         code=code,
         cause=cause,
-        category="hang" if trouble.hangs else "crash" if gloo else "corruption",
+        category="hang" if not silent else "crash" if gloo else "corruption",
         severity="error",
         grade=trouble.graded(Grade.PROVES if silent else Grade.SUPPORTS),
         kind="records",

@@ -28,6 +28,8 @@ _SHAPES = tuple(
         rf"{_RANK}(?:\||: |> )",
         rf"{_HOST}[:/]{_RANK}(?:\||: |> )",
         rf"{_HOST}\[{_RANK}\]:? ",
+        rf"[\[(<]?{_RANK}[@:/]{_HOST}(?:[\])>]:?|:| ?\||>) ?",
+        rf"[\[(<]?{_HOST}@{_RANK}(?:[\])>]:?|:| ?\||>) ?",
     )
 )
 _OWN_WORD = "w|p|proc|process|worker|trainer|replica|member|peer|dev|device"
@@ -44,7 +46,7 @@ _SPEAKERS = tuple(
 )
 _SPEAK_ALIKE, _LEAST_LINES = 1.5, 3
 """How many times as often as another rank one may speak, and how often each does at least."""
-_NUMBERED = re.compile(r"[\[(<]?(?:[A-Za-z][\w.-]{0,60}[:/| \[])?\d{1,5}(?:[\])>|]|: |> )")
+_NUMBERED = re.compile(r"[\[(<]?(?:[A-Za-z][\w.-]{0,60}[:/| \[@])?\d{1,5}(?:[\])>|@/:]| \||> )")
 """Every one of those begins like this: a quick look for all of them."""
 _NAMED_RANK = rf"(?:r|R|rank[ _=:]{{0,3}}|RANK[ _=:]{{0,3}}){_RANK}"
 _HEAD = r"(?:(?:[A-Za-z][\w./-]{0,40}:?|[-|]|\[[A-Za-z][\w.:-]{0,40}\]) {1,3}){0,4}"
@@ -212,7 +214,7 @@ def _fits(shape: re.Pattern[str], lines: Iterable[str], says: re.Pattern[str], l
         if said is None:
             continue
         number = int(said[1] or said[2])
-        if number != int(match["rank"]):
+        if number != int(match["rank"]) or _LEVEL.match(match.groupdict().get("host") or ""):
             return False
         agreed.add(number)
     return len(agreed) >= least

@@ -95,9 +95,11 @@ class _Sides(Struct):
         path = self.t + going_on(self.history + self.t, WINDOW)
         if self.m[0] not in path[1 : WINDOW + 1]:
             return False
-        behind = path[path.index(self.m[0], 1) :]
+        at = path.index(self.m[0], 1)
+        behind = path[at:]
         seen = min(len(self.m), len(behind), WINDOW)
-        return self.m[:seen] == behind[:seen]
+        # One call alone, of the same operation in its turn, has another argument rather than left many others out.
+        return self.m[:seen] == behind[:seen] and not (seen == 1 < at and self._aspect() in ("root", "reduce-op"))
 
     def _aspect(self) -> Aspect:
         return differs_in(self.lineup.signature_of(self.mine[0]), self.lineup.signature_of(self.theirs[0]))

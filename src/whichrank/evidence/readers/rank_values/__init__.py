@@ -33,7 +33,7 @@ _OFTEN = 3
 _MOST_RANKS = 1 << 18
 """Ranks of all values together."""
 _MEMBER = re.compile(
-    rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d|/Rnk: |[\[(<][rwp]?\d{1,4}[ \])>]|\br\d{1,4}: "
+    rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d|/Rnk: |[\[(<][rwp]?\d{1,4}[ \])>]|\br\d{1,4}[: ]"
 )
 _MEMBERS = (b"rank", b"/rnk: ", b"host", b"node", b"worker", b"[r", b" r", b"[w", b"[p")
 _WORTH = re.compile(

@@ -29,6 +29,9 @@ _HEADING = re.compile(r"\s{0,16}(?P<name>[A-Za-z][\w /(),.\[\]-]{1,90}?)\s{0,4}:
 _TIMED = re.compile(r"(?i)\btim(?:es?|ings?|ers?)\b.{0,40}\((?:ms|s|us|sec\w{0,4})\)|\b(?:ms|seconds|milliseconds)\b")
 _OF_PARTS = ("timers", "timings", "breakdown")
 """A line with such a word tells how long the parts of a step took, also without units."""
+_OF_DIGESTS = ("digest", "hash", "checksum", "fingerprint", "crc", "md5", "sha1", "sha256")
+"""A line with such a word tells what the values of the names behind it come to."""
+_LONG_DIGEST = re.compile(r"(?:0x)?(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,128}")
 _UNITS = ("tim", "ms", "seconds")
 """One of these stands in every heading of times."""
 _STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#\"]{1,4}(\d{1,12})\b")
@@ -171,13 +174,15 @@ def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, 
     """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`; what a legend says of a name counts for it."""
     lower = text.lower()
     step, parts = _step(text, lower, step), any(map(lower.__contains__, _OF_PARTS))
-    head = _UNIT_FIRST.search(text)
+    head, digests = _UNIT_FIRST.search(text), any(map(lower.__contains__, _OF_DIGESTS))
     for pair in _PAIR.finditer(text):
         name, value, unit = pair["name"], pair["value"], pair["unit"]
         if head is not None and pair.start() >= head.end() and not unit:
             unit = {"seconds": "s", "milliseconds": "ms"}.get(head[1].lower(), head[1])
         timed = bool(unit) or name in legend
         kind: Quantity | None = quantity(legend.get(name, name), timed=timed or parts)
+        if kind is None and digests and _LONG_DIGEST.fullmatch(value):
+            kind = quantity(f"{name} digest")  # `digest step=900 params=f0f1826f buffers=91be8556`
         if kind is None or (kind == "step" and parts and not timed and quantity(name) is None):
             continue
         if kind == "checksum":
