@@ -11,7 +11,10 @@ _INTERFACE = re.compile(r"\b(?:NCCL|GLOO)_SOCKET_IFNAME=")
 _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "clock-skew",
-        re.compile(r"(?i)\b(?:chrony\w*|ntp\w*|timesync\w*|ptp4l|phc2sys|clock (?:offset|skew)|time source)"),
+        re.compile(
+            r"(?i)\b(?:chrony\w*|ntp\w*|timesync\w*|ptp4l|phc2sys|clock (?:offset|skew)|time s(?:ou)?rce?\b"
+            r"|stratum\b)"
+        ),
     ),
     (
         "cpu-starved",

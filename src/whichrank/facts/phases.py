@@ -39,6 +39,7 @@ _HELD_UP: dict[str, str] = {
     "stale-lock-or-store": (
         r"wait(?:s|ing)? (?:for|on|to acquire) (?:\S{1,60} ){0,3}(?:file ?)?lock"
         r"|lock\b(?: \S{1,60})? (?:is )?(?:held by|not acquired|busy|exists)"
+        r"|(?<!no )lock (?:of|from|since|by)\b.{0,40}\b(?:wait\w{0,3}|owner|held|pid)\b|(?:stale|old) lock\b"
     ),
     "cpu-starved": (
         r"suggested max number of worker|cpus?\b.{0,30}\b(?:throttled|oversubscribed|overcommitted|starved)\b"

@@ -28,6 +28,8 @@ _SEEN_AS = {"corruption": "matter of wrong results", "slow": "matter of speed"}
 MAX_ALTERNATIVES = 3
 # Two faults are told apart in time when they are this far apart: log stamps are good to a second, clocks differ.
 APART_NS = 3_000_000_000
+_LATE = ("straggler", "input-bound")
+"""What measurements say of a rank that is late; why, other evidence may say."""
 _NEARLY = 0.25
 """An explicit cause that began earlier wins if it is not less sure than the best by more than this."""
 _LISTED = 0.3
@@ -116,11 +118,12 @@ class _Weighed(tuple[Finding, ...]):
         best = min((f for f in self if _says_more(f, best)), key=self.order, default=best)
         if _is_guess_about_nobody(best):
             best = min((f for f in self if _made_others_wait(f)), key=self.order, default=best)
-        if best.cause == "straggler" or _is_end_of_all(best) or _gave_up_slow(best):
-            found = (best,) if best.cause == "straggler" else (f for f in self if f.cause == "straggler")
+        if best.cause in _LATE or _is_end_of_all(best) or _gave_up_slow(best):
+            found = (best,) if best.cause in _LATE else (f for f in self if f.cause in _LATE)
             late = {f.subject.ranks for f in found if f.subject.ranks}
             why = (f for f in self if _says_why_late(f))
-            fitting = [f for f in why if late == {f.subject.ranks} or (not late and _explains_slowness(f, best))]
+            there = {f.subject.hosts for f in self if f.subject.ranks in late}
+            fitting = [f for f in why if _is_why(f, late, there) or (not late and _explains_slowness(f, best))]
             hangs = [f for f in self if _is_end_of_all(best) and _was_seen_to_hang(f)]
             best = min(fitting or hangs, key=self.order, default=best)
         if _names(best):
@@ -183,6 +186,12 @@ def _made_others_wait(finding: Finding) -> bool:
 def _gave_up_slow(finding: Finding) -> bool:
     """Whether the program, or who watches it, ended the job because it was slow."""
     return finding.cause == "rank-exception" and finding.category == "slow"
+
+
+def _is_why(finding: Finding, late: set[tuple[int, ...]], there: set[tuple[str, ...]]) -> bool:
+    """Whether it is about the ranks that are late, or where it knows no ranks about their host."""
+    mine = finding.subject
+    return late == {mine.ranks} or (bool(late and mine.hosts) and not mine.ranks and there == {mine.hosts})
 
 
 def _explains_slowness(finding: Finding, best: Finding) -> bool:
@@ -250,7 +259,7 @@ def _shows(finding: Finding, root: Finding) -> bool:
     failed = family == "gpu-hardware" and finding.cause in causes() and causes()[finding.cause].family == "cuda-fault"
     unresolved = (root.cause, finding.cause) == ("hostname-resolution", "wrong-interface")
     held_up = family == "slow-rank" and finding.cause == "collective-desync"
-    return failed or unresolved or held_up or (root.category == "slow" and finding.cause == "straggler")
+    return failed or unresolved or held_up or (root.category == "slow" and finding.cause in _LATE)
 
 
 def _verdict(root: Finding, sure: float, readings: Sequence[Finding]) -> Verdict:

@@ -47,7 +47,7 @@ def test_a_prefix_is_learned_from_lines_that_say_their_rank(tmp_path, lines, lin
         "".join(f"{n}: rank {n} waits\n" for n in range(8)) + "3: lost rank 5\n",
         "".join(f"[{n}] step {s}\n" for s in range(3) for n in (0, 1, 3)),  # a number is missing
         "".join(f"[{n}] loading part {n}\n" for n in range(4)),  # each only once: a counter
-        "[0] step\n" * 9 + "[1] step\n" * 3,  # a level or a state, not one of equals
+        "[0] step\n" * 9 + "[1] step\n" * 9 + "[2] step\n" * 3,  # a level or a state, not one of equals
         "".join(f"[{n}] step {s}\nepoch\nlr\n" for s in range(3) for n in range(4)),  # few of all lines
     ],
 )

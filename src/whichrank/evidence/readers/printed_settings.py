@@ -35,7 +35,10 @@ _MARKS = (
     b"torch:",
     b"river",
 )
-_SET = re.compile(r"(?<![\w$])((?:NCCL|GLOO|TORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})=([^\s;,\"'|]{1,120})")
+_SET = re.compile(r"(?<![\w$])((?:NCCL|GLOO|TORCH|PYTORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})=([^\s;,\"'|]{1,120})")
+_SET_IN_DICT = re.compile(
+    r"[\"']((?:NCCL|GLOO|TORCH|PYTORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})[\"']\s?:\s?[\"']([^\"'\n]{1,120})[\"']"
+)
 _PACKAGE = re.compile(r"nvidia[-_]nccl[-_]cu\d{2}(?: ?== ?| ?-| )(\d{1,2}\.\d{1,3}(?:\.\d{1,3}){0,2})")
 _VERSION = re.compile(
     r"(?<![\w.-])(?:lib)?(nccl|torch|driver)(?:[_ ]version)?(?:={1,2}|: ?|(?<=libnccl) )"
@@ -116,7 +119,7 @@ def _versions(text: str) -> dict[str, str]:
 
 
 def _told(text: str) -> dict[str, str]:
-    told = {name: value for name, value in _SET.findall(text) if name in catalogue()}
+    told = {name: value for name, value in (*_SET.findall(text), *_SET_IN_DICT.findall(text)) if name in catalogue()}
     packages: list[str] = _PACKAGE.findall(text)
     if packages:
         told[NCCL_PACKAGE] = packages[-1]

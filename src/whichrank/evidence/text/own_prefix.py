@@ -15,9 +15,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
+from itertools import groupby
 
 _HOST = r"(?P<host>(?!(?:rank|Rank|RANK)[ :/|,])[A-Za-z][\w.-]{0,60})"
 _RANK = r"(?P<rank>\d{1,5})"
+_OWN_WORD = "w|p|proc|process|worker|trainer|replica|member|peer|dev|device"
+"""What programs call their ranks."""
 _SHAPES = tuple(
     re.compile(shape)
     for shape in (
@@ -30,10 +33,9 @@ _SHAPES = tuple(
         rf"{_HOST}\[{_RANK}\]:? ",
         rf"[\[(<]?{_RANK}[@:/]{_HOST}(?:[\])>]:?|:| ?\||>) ?",
         rf"[\[(<]?{_HOST}@{_RANK}(?:[\])>]:?|:| ?\||>) ?",
+        rf"[\[(<]?(?:{_OWN_WORD})[ _#-]?{_RANK}(?:[\])>]:?|:| ?\||>|(?= )) ?",
     )
 )
-_OWN_WORD = "w|p|proc|process|worker|trainer|replica|member|peer|dev|device"
-"""What programs call their ranks."""
 _SPEAKERS = tuple(
     re.compile(shape)
     for shape in (
@@ -44,9 +46,13 @@ _SPEAKERS = tuple(
         rf"[\[(<]?(?:{_OWN_WORD})[ _#-]?{_RANK}(?:[\])>]:?|:| ?\||>) ?",
     )
 )
-_SPEAK_ALIKE, _LEAST_LINES = 1.5, 3
+_IN_BLOCKS = re.compile(rf"{_HOST}(?:[ :/@.]{{1,3}}|\[){_RANK}(?:\]|[:|>]{{1,2}})?:? (?=\S)")
+_IN_BLOCKS_LEAST = 4
+_SPEAK_ALIKE, _LEAST_LINES = 2.0, 3
 """How many times as often as another rank one may speak, and how often each does at least."""
-_NUMBERED = re.compile(r"[\[(<]?(?:[A-Za-z][\w.-]{0,60}[:/| \[@])?\d{1,5}(?:[\])>|@/:]| \||> )")
+_NUMBERED = re.compile(
+    r"[\[(<]?(?:[A-Za-z][\w.-]{0,60}[:/| \[@])?\d{1,5}(?:[\])>|@/:]| \||> )|[\[(<]?[a-z]{1,8}[ _#-]?\d{1,5}\b"
+)
 """Every one of those begins like this: a quick look for all of them."""
 _NAMED_RANK = rf"(?:r|R|rank[ _=:]{{0,3}}|RANK[ _=:]{{0,3}}){_RANK}"
 _HEAD = r"(?:(?:[A-Za-z][\w./-]{0,40}:?|[-|]|\[[A-Za-z][\w.:-]{0,40}\]) {1,3}){0,4}"
@@ -99,6 +105,11 @@ _STAMP = re.compile(
     r"[\[(]?(?:(?:\d{4}[-/])?\d\d[-/]\d\d[T _])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?"
     r"(?:[\s,|-]{1,3}|$)"
 )
+LEVEL_FIRST = re.compile(
+    r"(?:[A-Za-z]|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|CRIT(?:ICAL)?|FATAL)\b:? {1,3}"
+    r"(?=[\[(]?(?:\d{4}[-/])?\d\d[-/:]\d\d)"
+)
+"""A level that stands before the time."""
 _STAMPED = frozenset("[(0123456789")
 """A time of day, with or without its date, may stand before the prefix."""
 _PARTS = re.compile(r"[^\w-]+|_+")
@@ -133,6 +144,7 @@ def learn(edges: bytes, file: str = "") -> re.Pattern[str] | None:
         by_rank = max((shape for shape in often if often[shape]), key=often.__getitem__, default=None)
     if by_rank is None and not _ANY_RANK.search(edges.lower()):
         by_rank = next((shape for shape in _SPEAKERS if _all_speak_alike(shape, said)), None)
+    by_rank = by_rank or (_IN_BLOCKS if _are_in_blocks(said) else None)
     return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, said)), None)
 
 
@@ -146,6 +158,8 @@ def hosts_named(prefix: re.Pattern[str], edges: bytes) -> frozenset[str]:
 def _unstamped(line: str) -> str:
     tee = TEE.match(line) if line[:1] == "[" else None
     line = line[tee.end() :] if tee else line
+    level = LEVEL_FIRST.match(line)
+    line = line[level.end() :] if level else line
     stamp = _STAMP.match(line) if line[:1] in _STAMPED else None
     return line[stamp.end() :] if stamp else line
 
@@ -194,14 +208,31 @@ def _of_one_host_each(shape: re.Pattern[str], lines: Sequence[str], least: float
     return begun if fits else 0
 
 
+def _are_in_blocks(said: Sequence[str]) -> bool:
+    """Whether most lines begin with a host and a number, the numbers are 0, 1, 2 … and each host has as many of them,
+    one after the other: those are the ranks, whatever else the lines say of ranks."""
+    hosts: dict[int, set[str]] = {}
+    begun = 0
+    for line in said:
+        if match := _IN_BLOCKS.match(line):
+            hosts.setdefault(int(match["rank"]), set()).add(match["host"])
+            begun += 1
+    if begun < _HALF * len(said) or len(hosts) < _IN_BLOCKS_LEAST or hosts.keys() != set(range(len(hosts))):
+        return False
+    order = [next(iter(hosts[rank])) for rank in sorted(hosts)]
+    blocks = [len(list(same)) for _, same in groupby(order)]
+    return all(len(names) == 1 for names in hosts.values()) and len(blocks) == len(set(order)) > 1 == len(set(blocks))
+
+
 def _all_speak_alike(shape: re.Pattern[str], said: Sequence[str]) -> bool:
-    """Whether the numbers that most lines begin with are 0, 1, 2 … and each of them begins about as many."""
+    """Whether the numbers that most lines begin with are 0, 1, 2 … and each of them begins about as many; the first
+    rank often speaks for all."""
     spoken = Counter(int(match["rank"]) for line in said if (match := shape.match(line)))
     dense = len(spoken) >= _AGREED and spoken.keys() == set(range(len(spoken)))
     if not dense or spoken.total() < _HALF * len(said):
         return False
-    least = min(spoken.values())
-    return least >= _LEAST_LINES and max(spoken.values()) <= _SPEAK_ALIKE * least
+    least, others = min(spoken.values()), [count for number, count in spoken.items() if number]
+    return least >= _LEAST_LINES and max(others) <= _SPEAK_ALIKE * min(others)
 
 
 def _fits(shape: re.Pattern[str], lines: Iterable[str], says: re.Pattern[str], least: int) -> bool:

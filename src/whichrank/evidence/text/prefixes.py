@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from whichrank.evidence.text.own_prefix import TEE, hosts_named, learn
+from whichrank.evidence.text.own_prefix import LEVEL_FIRST, TEE, hosts_named, learn
 from whichrank.evidence.text.rank_key import RANK_KEYS, learn_key
 from whichrank.evidence.text.server_prefix import LEVELED, PLACED, place_in
 from whichrank.model.contracts import Item
@@ -48,7 +48,7 @@ _BRACKETED = re.compile(rf"(?:{_LEVEL}:? {{1,3}})?\[((?=[\w.-]{{0,60}}[\d-])[A-Z
 """`ERROR [node7] [rank 3] `: the host stands just before the rank."""
 _BARE = re.compile(r"\[(\d{1,4})\] (?=[A-Za-z])")
 _HOST_TOKEN = re.compile(
-    rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) "
+    rf"((?![wrpWRP]\d{{1,5}} )[A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) "
     rf"(?={_LEVEL}\b|\[?rank[ _=]?\d|[rR]\d{{1,6}} {{1,3}}{_LEVEL}\b|[a-z][\w./-]{{1,40}}(?:\[\d{{1,10}}\])?: )"
 )
 _LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,8}}(?:[-|] )?(?=\[?rank[ _=]?\d)")
@@ -239,16 +239,7 @@ def _peeled(line: bytes, clock: Clock) -> Voice:
     elif voice.text.startswith(_LOGFMT):
         _unwrap_logfmt(voice, clock)
     elif clock.prefix is not None:
-        if voice.text.startswith("[") and TEE.match(voice.text):
-            _peel_who(voice)
-        if _stamped(voice.text):
-            _peel_when(voice, clock)
-        if match := clock.prefix.match(voice.text):
-            told = match.groupdict()
-            voice.rank, voice.host = int(told["rank"]) if "rank" in told else None, told.get("host")
-            voice.speaker, voice.text = match[0].strip(), voice.text[match.end() :]
-        elif clock.hosts and (token := _FIRST_WORD.match(voice.text)) and token[1] in clock.hosts:
-            voice.host, voice.text = token[1], voice.text[token.end() :]
+        _peel_own(voice, clock, clock.prefix)
     for _ in range(8):
         text = voice.text
         if not text or not (_peel_who(voice) or _peel_when(voice, clock) or _peel_head(voice)):
@@ -256,6 +247,22 @@ def _peeled(line: bytes, clock: Clock) -> Voice:
     if voice.rank is None and "[rank" in voice.text[:140] and (match := _BEHIND_LOGGER.match(voice.text)):
         voice.rank = int(match[1])
     return voice
+
+
+def _peel_own(voice: Voice, clock: Clock, prefix: re.Pattern[str]) -> None:
+    """The prefix that the file has of its own, behind what launchers, levels and times put before it."""
+    if voice.text.startswith("[") and TEE.match(voice.text):
+        _peel_who(voice)
+    if level := LEVEL_FIRST.match(voice.text):
+        voice.text = voice.text[level.end() :]
+    if _stamped(voice.text):
+        _peel_when(voice, clock)
+    if match := prefix.match(voice.text):
+        told = match.groupdict()
+        voice.rank, voice.host = int(told["rank"]) if "rank" in told else None, told.get("host")
+        voice.speaker, voice.text = match[0].strip(), voice.text[match.end() :]
+    elif clock.hosts and (token := _FIRST_WORD.match(voice.text)) and token[1] in clock.hosts:
+        voice.host, voice.text = token[1], voice.text[token.end() :]
 
 
 def _stamped(text: str) -> bool:

@@ -23,6 +23,8 @@ The log of the store's host is what settles it.
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
@@ -67,6 +69,8 @@ _OTHERS: tuple[type[Event], ...] = (
     WatchdogTimeout, PeerClosed, CudaError, NativeCrash, DataloaderWorkerDied, DdpError,
     FingerprintMismatch, MonitoredBarrierFailed, HostOutOfMemory, GlooMismatch, LossNonfinite,
 )  # fmt: skip
+_REMOTE = re.compile(r"\bremote=\[(?=[\w.-]*[A-Za-z])([A-Za-z][\w.-]{1,253})\]:\d")
+"""Where torch knows the name of the peer; else it may print garbage."""
 _UNIQUE_ID = "retrieving ncclUniqueId from [0]"
 """The first collective of a group asks the store for NCCL's id."""
 _WORDS = (
@@ -97,9 +101,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _host_of_store(case: Case, lost: list[Statement]) -> str:
     """The host at which the ranks met, where those who lost it are on others."""
-    store = case.host_names.get(case.store, case.store)
+    named = {match[1] for sign in lost if (match := _REMOTE.search(sign.ref.quote or ""))}
+    at = case.store or (named.pop() if len(named) == 1 else "")
+    store = case.host_names.get(at, at)
     hosts = {short_name(sign.host) for sign in lost if sign.host and sign.host != "localhost"}
-    return store if store and hosts and short_name(store) not in hosts else ""
+    known = hosts or {short_name(host) for host in case.people.hosts()}
+    return store if store and known and short_name(store) not in known else ""
 
 
 def _lost_by_many(case: Case, lost: list[Statement]) -> bool:

@@ -6,6 +6,7 @@ hang because of another group: one member never came to it, or ranks entered the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from whichrank.records.events.watchdog import WatchdogProgress
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
+_DEFAULT = ("", "0", "default_pg")
 _AT_ONCE_NS = 15_000_000_000
 """Watchdogs of one hang speak within this time; what is aborted later counts as completed."""
 
@@ -51,6 +53,19 @@ def crossing(case: Case) -> Crossing | None:
     pairs = [(a, b, tuple(sorted(a.waiting.keys() & b.waiting.keys()))) for a, b in combinations(full, 2)]
     a, b, ranks = min((pair for pair in pairs if len(pair[2]) > 1), key=lambda p: len(p[2]), default=(None, None, ()))
     return Crossing(a, b, ranks) if a is not None and b is not None else None
+
+
+def alone_elsewhere(case: Case, waiting: Collection[int]) -> dict[int, WatchdogProgress]:
+    """The few that timed out in a smaller group, each without any other member of it, while these wait in the default
+    group."""
+    found: dict[int, WatchdogProgress] = {}
+    groups: dict[str, set[int]] = {}
+    for event in case.events(WatchdogProgress):
+        if event.rank is not None and event.pg_guid and (event.pg_desc or event.pg_name) not in _DEFAULT:
+            groups.setdefault(event.pg_guid, set()).add(event.rank)
+            found.setdefault(event.rank, event)
+    alone = {rank: event for rank, event in found.items() if len(groups[event.pg_guid]) == 1 and rank not in waiting}
+    return alone if len(alone) == len(found) and 2 * len(alone) < len(waiting) else {}
 
 
 def _groups(case: Case) -> list[Standstill]:

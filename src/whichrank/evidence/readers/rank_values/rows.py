@@ -32,6 +32,12 @@ _OF_PARTS = ("timers", "timings", "breakdown")
 _OF_DIGESTS = ("digest", "hash", "checksum", "fingerprint", "crc", "md5", "sha1", "sha256")
 """A line with such a word tells what the values of the names behind it come to."""
 _LONG_DIGEST = re.compile(r"(?:0x)?(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,128}")
+_WAITS = frozenset(("wait", "comm", "sync", "idle", "stall", "allreduce", "all_reduce", "barrier"))
+_PART = re.compile(
+    rf"(?<![\w.])({'|'.join(sorted(_WAITS))}|math|compute|calc|gemm|fwd|bwd|forward|backward|optim|opt|update|load|fetch"
+    r"|read|data|input|prep|copy|h2d|d2h|park|rollout|decode)[\"']?\s?[=:]?\s?\d{1,6}\.\d{1,6}(?![\d.])"
+)
+_PARTS_AT_LEAST = 3
 _UNITS = ("tim", "ms", "seconds")
 """One of these stands in every heading of times."""
 _STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#\"]{1,4}(\d{1,12})\b")
@@ -64,8 +70,9 @@ _MEASURES = (
 )  # fmt: skip
 _SECONDS = r"s(?<![a-z]s)(?![a-z0-9])"
 _ROW_WITHIN = r"rank[ _#]{0,4}\d{1,7}\s{0,4}[:|=]\s{0,8}[-+]?\d"
-_NAMES_MEASURE = tuple(re.compile(shape) for shape in (_SECONDS, _ROW_WITHIN))
-_NAMES_MEASURE_IN_BYTES = tuple(re.compile(shape.encode()) for shape in (_SECONDS, _ROW_WITHIN))
+_WAIT_WITHIN = r"(?:wait|comm|sync|idle|stall|all_?reduce|barrier)[\"']?\s?[=:]?\s?\d"
+_NAMES_MEASURE = tuple(re.compile(shape) for shape in (_SECONDS, _ROW_WITHIN, _WAIT_WITHIN))
+_NAMES_MEASURE_IN_BYTES = tuple(re.compile(shape.encode()) for shape in (_SECONDS, _ROW_WITHIN, _WAIT_WITHIN))
 _WORDS = frozenset(word.encode() for word in _MEASURES)
 _MANY = 1 << 13
 """Bytes from which on lines that name a measure are looked for all at once."""
@@ -173,7 +180,7 @@ def _step(line: str, lower: str, before: int) -> int:
 def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, str]) -> Iterator[RankValue]:
     """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`; what a legend says of a name counts for it."""
     lower = text.lower()
-    step, parts = _step(text, lower, step), any(map(lower.__contains__, _OF_PARTS))
+    step, parts = _step(text, lower, step), any(map(lower.__contains__, _OF_PARTS)) or _tells_parts(lower)
     head, digests = _UNIT_FIRST.search(text), any(map(lower.__contains__, _OF_DIGESTS))
     for pair in _PAIR.finditer(text):
         name, value, unit = pair["name"], pair["value"], pair["unit"]
@@ -192,6 +199,12 @@ def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, 
     for told in _TOKENS.finditer(text) if "[" in text else ():
         if re.search("[a-f]", told["value"]):
             yield RankValue(told["name"], "checksum", member, step, number, text.strip(), token=told["value"].lower())
+
+
+def _tells_parts(lower: str) -> bool:
+    """Whether a line tells of a wait and of two other parts of a step: `math 6.4 fetch 6.6 wait 0.1`."""
+    parts = {part[1] for part in _PART.finditer(lower)} if "." in lower else set()
+    return len(parts) >= _PARTS_AT_LEAST and not parts.isdisjoint(_WAITS)
 
 
 def _number(text: str, unit: str | None) -> float:

@@ -34,11 +34,11 @@ from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.events.base import Event, OfWork
 from whichrank.records.events.communication import GlooTimeout
-from whichrank.records.events.watchdog import WatchdogTimeout
+from whichrank.records.events.watchdog import WatchdogProgress, WatchdogTimeout
 from whichrank.rules import wording
 from whichrank.rules.busy_ranks import at_a_barrier_of_the_start
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.across_groups import crossing, left_out
+from whichrank.timeline.collectives.across_groups import alone_elsewhere, crossing, left_out
 from whichrank.timeline.collectives.stuck import DEFAULT, Standings, silent_in_timeouts, stack_ref, standings
 
 CODE = "COLL115"
@@ -68,10 +68,45 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     passed = not standing.ahead and not _is_passed_by_parts(standing.earlier)
     if standing.earlier and passed and len(standing.earlier) < len(here):
         return [_finding(standing, standing.earlier, here, "still waits in an earlier one than", "went on to it")]
+    return [_elsewhere(case, standing)]
+
+
+def _elsewhere(case: Case, standing: Standings) -> Finding:
+    """No rank is ahead or behind in this group: some wait in another one or in another operation, or nobody is odd."""
+    here = standing.waiting
+    lone = alone_elsewhere(case, here) if standing.group == DEFAULT else {}
+    if lone:
+        return _in_a_group_of_its_own(standing, lone)
     elsewhere = _in_another_collective(case, standing)
     if elsewhere:
-        return [_apart(case, standing, elsewhere)]
-    return [(_across_groups(case) if len(here) == case.world else None) or _nobody(case, standing)]
+        return _apart(case, standing, elsewhere)
+    return (_across_groups(case) if len(here) == case.world else None) or _nobody(case, standing)
+
+
+def _in_a_group_of_its_own(standing: Standings, lone: dict[int, WatchdogProgress]) -> Finding:
+    """Some wait in a smaller group for members that wait in the default group for them."""
+    ranks, waiting = tuple(sorted(lone)), tuple(sorted(standing.waiting))
+    event = lone[ranks[0]]
+    name = event.pg_desc or event.pg_name or event.pg_guid
+    return Finding(
+        code=CODE,
+        cause="process-group-order",
+        category="hang",
+        severity="error",
+        grade=Grade.SUPPORTS,
+        subject=Subject(ranks=ranks),
+        message=(
+            f"{wording.ranks_text(ranks).capitalize()} timed out in work {event.work} of group {name}, in which no "
+            f"other member waits; {wording.ranks_text(waiting)} timed out in work {standing.target} of the default "
+            "group: the two were taken in different orders."
+        ),
+        evidence=tuple(e.ref for e in (*list(lone.values())[:2], *list(standing.waiting.values())[:2])),
+        victims=waiting,
+        alternatives=(
+            Alternative("conditional-collective", "the others may have left out the operation of the smaller group"),
+        ),
+        fix=fix("process-group-order"),
+    )
 
 
 def _unsent(standing: Standings) -> Finding:
