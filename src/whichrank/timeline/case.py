@@ -267,7 +267,7 @@ class Case(Struct, dict=True):
         from whichrank.timeline.network.connections import Connections, connect
 
         sockets = self.hardware.sockets
-        return connect(sockets, self.hardware.ports, self.people) if sockets else Connections()
+        return connect(sockets, self.hardware.ports, self.people, self.host_names) if sockets else Connections()
 
     @cached_property
     def late(self) -> Late | None:

@@ -71,8 +71,13 @@ _IN_CODE = re.compile(r" {4,8}(?=[\w.@~:/\[\]-]{2,120}\$ )")
 _COMMENT = re.compile(r" # {0,3}(\S.{0,120})$")
 _BARE_PROMPT = re.compile(rf"{_LIKE_A_HOST}(?: \([^()\n]{{1,40}}\))? ?[$#>] (?=[a-z./])")
 """`node7 # lsmod`, `node7 (node rank 1) # lsmod`."""
+_ASKED = re.compile(
+    rf"\[({_HOST})\] (?:sudo )?(?:(?:ip|ss|ping|ethtool|nvidia-smi|df|free|top|ps|dmesg|env|ulimit|ibstat|ibv_devinfo"
+    r"|ifconfig|netstat|getent|lscpu|lspci|lsmod|uname|nstat|numactl) (?:-|\w)|(?:cat|ls) [/~])"
+)
+"""`[node7] ip -br addr`: a command, with the host where it ran."""
 _ENDS, _DECORATES = (":", "]", "**"), tuple("=#*>~-")
-_SIGNS, _SOON = ("$ ", "# ", "> ", "+ ", " | ", "[SUCCESS]", "[FAILURE]"), 120
+_SIGNS, _SOON = ("$ ", "] ", "# ", "> ", "+ ", " | ", "[SUCCESS]", "[FAILURE]"), 120
 NODE = "Node:"
 _SAYS = tuple(f"{word}{sign}" for word in ("host", "hostname", "node", "machine", "server", "pod") for sign in ":=")
 _NO_TITLE = re.compile(
@@ -164,6 +169,8 @@ def _of_shell(line: str) -> Mark | None:
         return Mark(prompt[1] or prompt[2] or prompt[3], mark="@")
     if prompt := _AT_PATH.match(line):
         return Mark(prompt[1], mark="@")
+    if asked := _ASKED.match(line):
+        return Mark(_unless_rank(asked[1]), mark="@")
     prompt = _BARE_PROMPT.match(line)
     return Mark(host, sure=False, mark="@") if prompt and (host := _unless_rank(prompt[1])) else None
 

@@ -74,9 +74,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     scope = paths.scope_of(waiting)
     peers = sorted({f"{f.sender.peer}:{f.sender.peer_port}" for f in waiting})
     back = [s for s in case.connections.half_open if any(s.there == f.sender.here for f in waiting)]
-    proven = bool(back) or all(_is_up(f) for f in waiting)
+    proven = bool(back) or all(_is_up(f) or _answers(case, f) for f in waiting)
     message = f"Connections {network_findings.scope_text(scope)} get no answer: {', '.join(peers[:3])}"
-    message += " received the request, its answer is dropped." if back else _why(waiting)
+    message += " received the request, its answer is dropped." if back else _why(waiting, up=proven)
     claim, sure = (_PROVEN, Grade.PROVES) if proven else (_LIKELY, Grade.SUPPORTS)
     refs = [
         *network_findings.refs(waiting)[:3],
@@ -96,16 +96,21 @@ def _without_tries(case: Case) -> list[Flow]:
     waits for less than a millisecond."""
     opening = case.connections.opening
     asked = Counter(flow.pair for flow in opening if not flow.sender.values and not flow.sender.timer)
-    return [flow for flow in opening if asked[flow.pair] >= _AT_ONCE and flow.target.seen]
+    return [flow for flow in opening if asked[flow.pair] >= _AT_ONCE and _answers(case, flow)]
+
+
+def _answers(case: Case, flow: Flow) -> bool:
+    """Whether the peer is up: its own sockets are at hand, or it answered a ping."""
+    return flow.target.seen or any(ping.received and ping.address == flow.sender.peer for ping in case.pings)
 
 
 def _is_up(flow: Flow) -> bool:
-    return flow.receiver is not None or flow.target.seen
+    return flow.receiver is not None
 
 
-def _why(waiting: list[Flow]) -> str:
+def _why(waiting: list[Flow], *, up: bool) -> str:
     if all(flow.receiver is not None for flow in waiting):
         return ", although somebody listens there: packets are dropped."
-    if all(_is_up(flow) for flow in waiting):
+    if up:
         return ", although that host is up: packets are dropped."
     return "; a process that does not listen would have refused."

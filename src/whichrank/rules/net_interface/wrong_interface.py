@@ -69,7 +69,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         sure = known_messages.grade(told)
         message = "A rank can't be reached at the address that it announced: {what}."
         found = building.tell_of(case, _FAILED, message, told, sure)
-        return [_of_those_that_chose_loopback(case, _of_those_that_fell_back(case, found))]
+        told_of = _of_those_that_chose_loopback(case, _of_those_that_fell_back(case, found))
+        return [_of_the_other_host(case, told_of, told)]
     return _by_its_owner(case) or _by_the_other_network(case) or _by_the_choice(case)
 
 
@@ -172,6 +173,20 @@ def _of_those_that_chose_loopback(case: Case, finding: Finding) -> Finding:
     hosts = {host for rank in ranks if (host := case.people.host_of(rank))}
     subject = Subject(ranks=ranks, hosts=tuple(sorted(hosts)))
     return replace(finding, subject=subject, message=message, evidence=refs[:6])
+
+
+def _of_the_other_host(case: Case, finding: Finding, told: list[Seen]) -> Finding:
+    """The finding about the one other host, where all that were refused at a loopback address are on one of two: what a
+    rank of their own host had announced they would have reached."""
+    refused = [s.sign for s in told if "127.0.0.1" in s.sign.text and "refused" in s.sign.text]
+    here = {short_name(sign.host or "") for sign in refused}
+    seen = {*hosts_spoken_of(case), *case.headed_hosts, *(port.host for port in case.hardware.ports if port.host)}
+    others = {short_name(host) for host in seen} - here
+    if finding.subject.ranks or finding.subject.hosts or len(here) != 1 or "" in here or len(others) != 1:
+        return finding
+    host = others.pop()
+    ranks = case.people.ranks_on(host)
+    return replace(finding, subject=Subject(ranks=ranks if len(ranks) < case.world else (), hosts=(host,)))
 
 
 def _by_the_choice(case: Case) -> list[Finding]:

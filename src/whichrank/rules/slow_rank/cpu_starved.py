@@ -47,6 +47,7 @@ _CLAIM = Claim(
     ),
 )
 _SHARE, _SHARE_ONCE = 0.25, 0.5
+_SHARE_ALWAYS, _PERIODS_ALWAYS = 0.9, 200
 _PERIODS, _PERIODS_ONCE = 50, 1000
 
 
@@ -64,7 +65,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         if not twice:
             periods, held = last["nr_periods"], last["nr_throttled"]
         enough, share = (_PERIODS, _SHARE) if twice else (_PERIODS_ONCE if pid is None else _PERIODS, _SHARE_ONCE)
-        if periods >= enough and held >= share * periods:
+        always = periods >= _PERIODS_ALWAYS and held >= _SHARE_ALWAYS * periods  # the start of a process is shorter
+        if always or (periods >= enough and held >= share * periods):
             return [_finding(case, host, looks, held / periods, twice=twice)]
     return []
 

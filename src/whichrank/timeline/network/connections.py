@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -59,13 +59,15 @@ class Connections(Struct):
         return next((place for place in self.places if address in place.addresses), None)
 
 
-def connect(sockets: Iterable[TcpSocket], ports: Iterable[PortState], people: People) -> Connections:
-    """Line up the sockets of the job."""
+def connect(
+    sockets: Iterable[TcpSocket], ports: Iterable[PortState], people: People, names: Mapping[str, str] | None = None
+) -> Connections:
+    """Line up the sockets of the job; `names` are those of addresses at which no socket was looked at."""
     ours = _ours([_ranked(socket, people) for socket in sockets])
     if not ours:
         return Connections()
     now, before = _newest(ours)
-    places = _Places(now, ports, people)
+    places = _Places(now, ports, people, names or {})
     ends = {(s.here, s.there): s for s in now}
     listening = places.listening(now)
     found = Connections(places.seen, known=True)
@@ -114,8 +116,11 @@ def _newest(sockets: Sequence[TcpSocket]) -> tuple[list[TcpSocket], dict[Key, Tc
 class _Places:
     """Addresses that were seen on one rank, one host or in one namespace are one place."""
 
-    def __init__(self, sockets: Sequence[TcpSocket], ports: Iterable[PortState], people: People) -> None:
+    def __init__(
+        self, sockets: Sequence[TcpSocket], ports: Iterable[PortState], people: People, names_of: Mapping[str, str]
+    ) -> None:
         self._by_address: dict[str, Place] = {}
+        self._names = names_of
         groups = _groups(sockets, ports)
         ranks = {min(group): tuple(sorted({s.rank for s in sockets if s.rank is not None and s.local in group}))
                  for group in groups}  # fmt: skip
@@ -130,7 +135,7 @@ class _Places:
     def of(self, address: str) -> Place:
         """The place of an address; one that nobody was seen at is a place of its own."""
         if address not in self._by_address:
-            self._by_address[address] = Place(address, frozenset((address,)), seen=False)
+            self._by_address[address] = Place(self._names.get(address, address), frozenset((address,)), seen=False)
         return self._by_address[address]
 
     def listening(self, sockets: Sequence[TcpSocket]) -> dict[tuple[str, int], TcpSocket]:

@@ -7,7 +7,7 @@ import re
 
 from msgspec.structs import replace
 
-from whichrank.evidence.text.host_marks import host_above
+from whichrank.evidence.text.host_marks import host_above, mark_of
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.own_prefix import NO_HOST
 from whichrank.model.contracts import Item
@@ -42,6 +42,9 @@ _LISTS = (b"inet ", b" UP ", b" DOWN ", b" UNKNOWN ")
 _TABLES = (b"getent", b"/etc/hosts", b"localhost")
 """One of these stands where interfaces are listed, or addresses are named."""
 
+_OF_GETENT = ("STREAM", "DGRAM", "RAW")
+"""Kinds of sockets, which `getent ahosts` lists between the address and the name."""
+
 
 def fits(head: bytes, name: str) -> bool:
     """Whether the beginning lists an interface with its address, or is of a table of names."""
@@ -64,11 +67,13 @@ def read(item: Item) -> list[PortState | HostName]:
     host = host_of_path(item.label)
     found: list[PortState | HostName] = []
     spoken_of: tuple[str, str, int] | None = None
+    prompt: str | None = None
     """The host of which a line spoke last, its address, and what was found before."""
     for number, whole in enumerate(text.split("\n"), 1):
         line = whole[:_LONGEST]
-        above = host_above(line)
+        above, mark = host_above(line), mark_of(line)
         host = above or host
+        prompt = mark.host if mark and mark.host else prompt
         if said := _SPOKEN_OF.search(line):
             spoken_of = (said[1], said[2], len(found))
         if len(found) >= _MOST:
@@ -83,8 +88,10 @@ def read(item: Item) -> list[PortState | HostName]:
                 if spoken_of is not None and spoken_of[1] in addresses:
                     of = host = _now_of(found, spoken_of, ref)
         if names and (row := _NAMED.match(line)):
-            ref = Ref(item.label, f"line {number}", line.strip()[:300], None, host)
-            found.append(HostName(ref, row[1], tuple(row[2].split())))
+            own = host or (prompt if prompt in row[2].split() else None)  # the names below it bear it out
+            ref = Ref(item.label, f"line {number}", line.strip()[:300], None, own)
+            if called := tuple(name for name in row[2].split() if name not in _OF_GETENT):
+                found.append(HostName(ref, row[1], called))
     return [*found, *_called(item, text)]
 
 

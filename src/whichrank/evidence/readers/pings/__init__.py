@@ -9,6 +9,7 @@ from whichrank.evidence.text.plain_lines import plain_lines, reading_of
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
+from whichrank.records.host import HostName
 from whichrank.records.network import Ping
 
 NAME = "pings"
@@ -28,8 +29,8 @@ def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 
 def read(item: Item) -> Reading:
-    """One `Ping` for each count."""
-    found: list[Ping] = []
+    """One `Ping` for each count, and the names of addresses."""
+    found: list[Ping | HostName] = []
     host, target, address, size = host_of_path(item.label), "", "", 0
     for number, line in plain_lines(item, _MOST):
         text = line[:_LONGEST]
@@ -41,5 +42,7 @@ def read(item: Item) -> Reading:
         elif (counted := _COUNTED.match(text)) and target and len(found) < _MOST_PINGS:
             ref = Ref(item.label, f"line {number}", f"ping {target}: {text.strip()}"[:300], None, host)
             found.append(Ping(ref, target, address, int(counted[1]), int(counted[2]), size, host))
+            if address and not target[:1].isdigit():
+                found.append(HostName(ref, address, (target,)))
             target, address, size = "", "", 0
     return reading_of(item, found, _MOST) if found else Reading([], "ignored", "no count of a ping in it")

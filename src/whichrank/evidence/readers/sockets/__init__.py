@@ -24,6 +24,8 @@ _CARRIED = 4096
 _HEADING = re.compile(
     rb"^(?:(?:Netid\s+)?State\s+)?Recv-Q\s+Send-Q\s+Local Address:Port\s+Peer Address:Port", re.MULTILINE
 )
+_ASKED = re.compile(r"\bss\b.{0,80}\bstate ([a-z-]{4,14})\b")
+_CALLED = {"established": "ESTAB", "syn-sent": "SYN-SENT", "syn-recv": "SYN-RECV", "close-wait": "CLOSE-WAIT"}
 _ONE_STATE = "Recv-Q"
 """How the heading begins where only sockets of one state were asked for."""
 
@@ -55,11 +57,13 @@ class _Pile:
         self._host = host_of_path(item.label)
         self._open: Line | None = None
         self._idle = 0
-        self._state = ""
+        self._asked = self._state = ""
 
     def feed(self, number: int, text: str) -> None:
-        if "Recv-Q" in text:
-            self._state = "ESTAB " if text.lstrip().startswith(_ONE_STATE) else ""
+        if asked := _ASKED.search(text):
+            self._asked = _CALLED.get(asked[1].lower(), "")
+        elif "Recv-Q" in text:
+            self._state = f"{self._asked} " if self._asked and text.lstrip().startswith(_ONE_STATE) else ""
         line = socket_line(number, self._state + text.lstrip() if self._state and text[:1].isdigit() else text)
         if line is not None:
             self.end()
