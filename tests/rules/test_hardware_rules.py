@@ -786,6 +786,17 @@ def test_a_row_remap_that_is_pending_on_the_gpu_of_the_rank_that_failed(tmp_path
     assert (verdict.cause, verdict.culprits.ranks) == (cause, (7,))
 
 
+@pytest.mark.parametrize(("held", "starved"), [(287, True), (200, False)])
+def test_a_quota_that_holds_a_group_back_all_the_time_needs_one_look(tmp_path, held, starved):
+    put(
+        tmp_path,
+        "host_node-32.txt",
+        f"node-32$ cat /sys/fs/cgroup/cpu/job/cpu.stat\nnr_periods 287\nnr_throttled {held}\n",
+    )
+    put(tmp_path, "job.log", "".join(f"step {n} loss 2.1\n" for n in range(9)))
+    assert ("cpu-starved" in [f.cause for f in diagnose([tmp_path], jobs=1).findings]) == starved
+
+
 def test_the_quota_of_one_process(tmp_path):
     """By the pid above its counters, and the rank that says that pid."""
     log = "".join(f"10:52:50 trn-b2 rank{n} INFO starting pid {17356 + n}\n" for n in range(4))

@@ -294,6 +294,16 @@ def test_requests_without_an_answer_below_prompts(tmp_path, asked, found):
         assert {link.a.host, link.b.host} == {"nodeb", "nodec"}
 
 
+def test_a_listing_of_requests_alone_and_a_peer_that_answers_pings(tmp_path):
+    head = "[root@node2 ~]# ss -tan state syn-sent\nRecv-Q Send-Q Local Address:Port  Peer Address:Port Process\n"
+    rows = "".join(f"0      1        10.8.15.2:{port}  10.8.15.1:43681\n" for port in (48940, 48946))
+    (tmp_path / "node2.net.txt").write_text(head + rows)
+    assert "NETI153" not in told(tmp_path)
+    (tmp_path / "node2.net.txt").write_text(head + rows + pings(("node2", "node1", 3, 3)))
+    (link,) = told(tmp_path)["NETI153"].subject.links
+    assert {link.a.host, link.b.host} == {"node1", "node2"}
+
+
 def test_established_sockets_alone_are_listed_without_their_state(tmp_path):
     row = "0      0      10.20.4.1{}:47252    10.20.4.1{}:37965\n\t ts sack rto:204 mss:1448 bytes_sent:48015568 "
     row += "bytes_retrans:{} data_segs_out:33159 lastsnd:20 lastrcv:20 lastack:20 retrans:0/{} rtt:0.3/0.1 busy:260ms\n"
@@ -326,3 +336,40 @@ def test_a_peer_without_a_name_is_no_failure(tmp_path):
     warns = "[W1119 10:47:51.2 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved. err=-3\n"
     (tmp_path / "job.log").write_text(warns * 4 + "".join(f"step {n} loss 2.{n}\n" for n in range(9)))
     assert diagnose([tmp_path], jobs=1).verdict.category == "healthy"
+
+
+@pytest.mark.parametrize(("hosts", "named"), [(("hera", "zeus"), ("zeus",)), (("hera", "zeus", "ares"), ())])
+def test_the_one_other_host_announced_the_loopback_address(tmp_path, hosts, named):
+    listed = "".join(
+        f"[{host}] ip -br addr\nlo               UNKNOWN        127.0.0.1/8 ::1/128\n"
+        f"enp3s0           UP             192.168.88.2{n}/24\n\n"
+        for n, host in enumerate(hosts)
+    )
+    (tmp_path / "ip_addr.txt").write_text(listed)
+    (tmp_path / "hera.log").write_text("".join(map(REFUSED.format, (0, 1))))
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.hosts) == ("wrong-interface", named)
+
+
+def test_getent_lists_kinds_of_sockets_and_no_hosts(tmp_path):
+    asked = "{0}$ getent ahostsv4 $(hostname)\n{1}       STREAM {0}\n{1}       DGRAM\n{1}       RAW\n"
+    refused = "RuntimeError: [gloo/transport/tcp/pair.cc:144] timed out connecting: SO_ERROR: Connection refused, "
+    (tmp_path / "job.log").write_text(f"[rank0]: {refused}remote=[127.0.1.1]:35011\n")
+    for host, address in (("lab-1", "192.168.50.31"), ("lab-2", "127.0.1.1")):
+        (tmp_path / host).mkdir()
+        (tmp_path / host / "addr.txt").write_text(asked.format(host, address))
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.hosts) == ("hostname-resolution", ("lab-2",))
+
+
+STORE = (
+    "[rank{0}]:[W327 14:00:05.0 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=71, addr=[n-{0}]:46836, "
+    "remote=[svc-kv-02]:6400): Broken pipe\n"
+)
+
+
+def test_the_host_of_a_store_of_its_own(tmp_path):
+    lines = "".join(f"[rank{n}]: rank={n} host=n-{n} pid={700 + n}\n" for n in range(4))
+    (tmp_path / "crew.out").write_text(lines + "".join(map(STORE.format, range(4))))
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.hosts) == ("store-lost", ("svc-kv-02",))

@@ -409,6 +409,13 @@ def test_a_member_that_never_came_to_another_group(tmp_path):
     assert judged_log(tmp_path, ALL_WAIT + others + later) == ("collective-desync", (4,), ())
 
 
+def test_a_rank_that_waits_in_a_group_of_its_own(tmp_path):
+    """It took its small group first, the others the default group; of two the end of the log is missing."""
+    waits = "".join(timed_out(rank, "default_pg", 0, rank, 97) for rank in (0, 1, 2, 3, 5))
+    cause, ranks, _ = judged_log(tmp_path, "world size 8\n" + waits + timed_out(6, "tp1", 2, 2, 898))
+    assert (cause, ranks) == ("process-group-order", (6,))
+
+
 def test_one_group_that_stands_still_accuses_nobody(tmp_path):
     assert judged_log(tmp_path, ALL_WAIT) == ("collective-stalled", (), ())
 

@@ -186,3 +186,16 @@ def test_a_rank_that_came_back_from_the_function_of_the_loop():
     loops = (Loop(10, 20, exits=False), Loop(38, 45, exits=False))
     (trouble,) = build_case([*dumps, Outline({"/srv/job/train.py": loops})]).troubles
     assert (trouble.shape, trouble.ranks) == ("left-loop", (2,))
+
+
+@pytest.mark.parametrize(
+    ("by_rank", "shape"), [([(20, 24)], "added"), ([], "swapped"), ([(20, 24), (26, 28)], "swapped")]
+)
+def test_a_call_of_one_rank_above_the_line_of_the_others(by_rank, shape):
+    """Rank 0 gathers at line 22, the others are at the barrier in line 27; nobody had called either before."""
+    steps = [Did("0", "all_reduce", n, line=12) for n in range(1, 30)]
+    alone = [*steps, Did("0", "all_gather", 30, done=False, line=22)]
+    others = [*steps, Did("0", "barrier", 30, done=False, line=27)]
+    dumps = [dump(r, {"0": (0, 1, 2, 3)}, others if r else alone) for r in range(4)]
+    (trouble,) = build_case([*dumps, Outline({}, by_rank={"/srv/job/train.py": by_rank})]).troubles
+    assert (trouble.shape, trouble.ranks) == (shape, (0,))

@@ -731,6 +731,7 @@ def test_steps_in_other_languages(read: Read, line: str, step: int) -> None:
         ("Training noch nicht abgeschlossen", False),
         ("uscita con codice 0", True),
         ("uscita con codice 1", False),
+        ("2025-03-27 14:00:04 kvd: server stopped, exit 0", False),
     ],
 )
 def test_ends_in_other_languages(read: Read, line: str, told: bool) -> None:

@@ -27,6 +27,11 @@ from whichrank.model.contracts import Item
         ("[default0]:INFO a r0: x rank 0\n[default1]:INFO a r9: x rank 9\n", "[default1]:INFO a r9: y", 9),
         ("".join(f"[{n}] step {s}\n" for s in range(3) for n in range(4)), "[2] OSError: no space", 2),
         ("".join(f"w{n} | step {s}\n" for s in range(4) for n in range(3)), "w1 | loss nan", 1),
+        ("173@lynx030| [rank173]: x\n040@lynx005| [rank40]: y\n", "173@lynx030| 22:04 wrote 655 MB", 173),
+        ("w12 rank 12 up\nw07 rank 7 up\n", "w12 ERROR lost the store", 12),
+        ("".join(f"i 19:03:4{r} pod-{r // 2} {r} data: {r + 7} files\n" for r in range(4)), "e 19:04:00 pod-1 3 x", 3),
+        ("".join(f"rak{r // 2}[{r}] start, karta {r % 2}\n" for r in range(4)), "rak1[2] RuntimeError: x", 2),
+        ("(00) a\n" * 40 + "".join(f"({n:02}) step {s}\n" for s in range(4) for n in range(3)), "(02) b", 2),
     ],
 )
 def test_a_prefix_is_learned_from_lines_that_say_their_rank(tmp_path, lines, line, rank):
@@ -47,6 +52,7 @@ def test_a_prefix_is_learned_from_lines_that_say_their_rank(tmp_path, lines, lin
         "".join(f"{n}: rank {n} waits\n" for n in range(8)) + "3: lost rank 5\n",
         "".join(f"[{n}] step {s}\n" for s in range(3) for n in (0, 1, 3)),  # a number is missing
         "".join(f"[{n}] loading part {n}\n" for n in range(4)),  # each only once: a counter
+        "0:INFO rank 0 up\n1:INFO rank 1 up\n" * 2,  # a level is no host
         "[0] step\n" * 9 + "[1] step\n" * 9 + "[2] step\n" * 3,  # a level or a state, not one of equals
         "".join(f"[{n}] step {s}\nepoch\nlr\n" for s in range(3) for n in range(4)),  # few of all lines
     ],

@@ -8,8 +8,10 @@ import pytest
 
 from whichrank.facts.phases import activity_in
 from whichrank.flows.diagnose.pipeline import diagnose
-from whichrank.flows.diagnose.spoken_lines import _FRAME
+from whichrank.flows.diagnose.spoken_lines import _FRAME, SpokenLines
+from whichrank.model.contracts import Item
 from whichrank.model.verdict import Verdict
+from whichrank.timeline.identity.who import People
 
 WORLD = 8
 
@@ -261,3 +263,18 @@ def test_what_all_ranks_print_and_one_with_other_numbers(tmp_path, alone):
     lines = [f"[rank{r}]: compile: fx cache hits {hits[r]} misses {14 - hits[r]}, max-autotune" for r in range(WORLD)]
     verdict = judged(tmp_path, *lines, *steps(4), *timeouts(late=5))
     assert (verdict.cause == "rank-stuck-in-compile") == alone
+
+
+def test_a_lock_that_somebody_else_left(tmp_path):
+    said = ["[rank5]: rowmix: cache /tmp/ext/rowmix, lock of Apr 26 15:58, wait for owner 18822"]
+    free = [f"[rank{r}]: rowmix: cache /tmp/ext/rowmix, no lock, building" for r in range(WORLD) if r != 5]
+    verdict = judged(tmp_path, *free, *said, *steps(4), *timeouts(late=5))
+    assert (verdict.cause, verdict.culprits.ranks) == ("stale-lock-or-store", (5,))
+
+
+@pytest.mark.parametrize(("begin", "heard"), [('{"whichrank_variables": 1, ', 0), ("{", 1)])
+def test_json_that_whichrank_wrote_is_nobody_s_words(tmp_path, begin, heard):
+    path = tmp_path / "rank_5.json"
+    path.write_text(f'{begin}"rank": 5, "frames": ["train.py:31 in main", "shards: 2 of 3, cache: local fallback"]}}')
+    item = Item(path, path.name, path.stat().st_size, 0)
+    assert len(SpokenLines([item], People(), WORLD).lines) == heard

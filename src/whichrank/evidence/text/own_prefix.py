@@ -19,7 +19,7 @@ from itertools import groupby
 
 _HOST = r"(?P<host>(?!(?:rank|Rank|RANK)[ :/|,])[A-Za-z][\w.-]{0,60})"
 _RANK = r"(?P<rank>\d{1,5})"
-_OWN_WORD = "w|p|proc|process|worker|trainer|replica|member|peer|dev|device"
+_OWN_WORD = "w|p|r|proc|process|worker|trainer|replica|member|peer|dev|device"
 """What programs call their ranks."""
 _SHAPES = tuple(
     re.compile(shape)

@@ -18,6 +18,8 @@ _LARGEST = 4 << 20
 """Of a longer file the end is read."""
 _LONGEST, _MOST = 400, 60_000
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
+_OWN_FILE = b'{"whichrank_'
+"""What the tool's own JSON begins with: nobody said it."""
 _BEGINNING = 32
 """Of a line, without its numbers: lines that begin alike tell of the same thing."""
 _TOO_LATE = (b"Watchdog caught collective", b"Received a dump signal", b"Timed out waiting", b"terminate called after")
@@ -104,7 +106,7 @@ class SpokenLines:
             first, data = tail(item, _LARGEST)
         except OSError:
             return
-        if not is_text(data[:4096]):
+        if not is_text(data[:4096]) or data.startswith(_OWN_FILE):
             return
         clock, hint, too_late = clock_of(item), hint_of_path(item.label), False
         said: list[Line] = []

@@ -265,3 +265,22 @@ def test_digests_of_repeats_in_lines_of_json(tmp_path):
         ("gemm_bf16", "checksum", (1,)),
     ]
     assert len({value for *_, value in found}) == 2
+
+
+def test_digests_behind_one_word_for_all(tmp_path):
+    up = "".join(f"03:39:01.{n}02Z r{n} rank {n} of 2, pid 71{n}\n" for n in range(2))
+    line = "03:40:07.671Z r{} digest step=41500 params={} seed=12345678\n"
+    found = cells(tmp_path, up + line.format(0, "f0f1826fbde97e8f") + line.format(1, "c3e8d197a8a78ec3"))
+    assert [(name, kind, ranks) for name, kind, ranks, *_ in found] == [
+        ("params", "checksum", (0,)),
+        ("params", "checksum", (1,)),
+    ]
+
+
+def test_parts_of_a_step_without_units(tmp_path):
+    line = "[rank {}] round 5 math 6.4 park 1.1 fetch {} wait {} temp 51 clk 1410\n"
+    found = cells(tmp_path, line.format(0, 0.9, 13.2) + line.format(1, 6.6, 0.1))
+    assert [(name, kind, value) for name, kind, ranks, _, _, value in found if ranks == (1,)] == [
+        ("fetch", "data", 6.6),
+        ("wait", "wait", 0.1),
+    ]

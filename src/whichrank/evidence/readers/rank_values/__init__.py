@@ -44,10 +44,11 @@ _WORTH = re.compile(
     rb"|/Rnk: \d| Ranks with (?:low|high)est "
     rb"|\branks? \d{1,7}-\d{1,7}\b[^\n]{0,80}?=\d"
     rb"|\]\[\d{1,6}\][^\n]{0,80}(?:time|\dm?s\b|sha|md5|hash|sum|crc|digest|fingerprint)"
+    rb"|\bwait[\"']?[ :=]{1,3}\d{1,6}\.\d"
     rb'|"rank" ?: ?\d[^\n]{0,200}: ?\["[0-9a-f]{6}'
 )
 _MEASURES = (
-    b"time", b"ms", b"sha", b"md5", b"hash", b"sum", b"crc", b"digest",
+    b"time", b"ms", b"sha", b"md5", b"hash", b"sum", b"crc", b"digest", b"wait",
     b"fingerprint", b'": ["', b"flops", b" t_", b" dt_",
 )  # fmt: skip
 _SECONDS = re.compile(rb"s(?<=[\d (_/]s)\b")

@@ -64,6 +64,8 @@ def _at_a_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands)
         return replace(trouble, shape="added")  # by the order of lines alone it looked so
     if _parted_at_loop(lineup, trouble, script, stands):
         return replace(trouble, shape="left-loop")
+    if trouble.shape == "swapped" and _above_on_its_rank(lineup, trouble, script, stands):
+        return replace(trouble, shape="added")
     return replace(trouble, shape="swapped") if _order_of_one_line(lineup, trouble, script) else trouble
 
 
@@ -78,6 +80,17 @@ def _within_one_round(lineup: Lineup, trouble: Trouble, loops: Loops, stands: St
     around = [loop for loop in loops.get(mine.file, ()) if loop.holds(other.line)]
     inside = within is not None and any(loop.holds(within.line) for loop in loops.get(within.file, ()))
     return bool(around) and all(loop.holds(mine.line) for loop in around) and not inside
+
+
+def _above_on_its_rank(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> bool:
+    """Whether one rank is in a call under a condition on the rank, above the line at which the others wait: they don't
+    come to it, in whatever order."""
+    if len(trouble.ranks) != 1 or trouble.acted is None or trouble.due is None:
+        return False
+    there = fork(_stack(lineup, trouble.acted, stands), _stack(lineup, trouble.due, stands))
+    if there is None or there[0].line > there[1].line:
+        return False
+    return script.for_some_ranks(there[:1]) and not script.for_some_ranks(there[1:2])
 
 
 def _order_of_one_line(lineup: Lineup, trouble: Trouble, script: Script) -> bool:
