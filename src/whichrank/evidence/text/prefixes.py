@@ -114,7 +114,9 @@ _HEARD = 64
 # Exports of log stores: time, pod, stream, "words"; and the time of day alone.
 _FIELDS = re.compile(r"(?:[,;\t][\w.:/@-]{0,80}){1,6}[,;\t]\"?(?=[\w\[/])")
 _FIELD_HOST = re.compile(r"[,;\t]((?!std(?:out|err)\b)[A-Za-z][\w.-]{0,80}\d)(?=[,;\t])")
-_TIME_OF_DAY = re.compile(r"[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s|\[-]) {0,4}(?:[|-] )?")
+_TIME_OF_DAY = re.compile(
+    r"[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s|\[-]) {0,4}(?:[|-] )?"
+)
 _MONTHS_OF_A_YEAR = 12
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
