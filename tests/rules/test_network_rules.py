@@ -373,3 +373,15 @@ def test_the_host_of_a_store_of_its_own(tmp_path):
     (tmp_path / "crew.out").write_text(lines + "".join(map(STORE.format, range(4))))
     found = diagnose([tmp_path], jobs=1).verdict
     assert (found.cause, found.culprits.hosts) == ("store-lost", ("svc-kv-02",))
+
+
+@pytest.mark.parametrize(("interface", "cause"), [("ibp75s0", "wrong-interface"), ("eno1", "unknown")])
+def test_first_sockets_that_fail_over_ip_on_infiniband(tmp_path, interface, cause):
+    lines = (
+        f"a100-03:2331:2666 [3] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB/SHARP [RO]; OOB {interface}:192.168.0.103<0>\n"
+        "a100-03:2330:2658 [2] NCCL INFO misc/socket.cc:567 -> 2\n"
+        "a100-03:2330:2658 [2] NCCL INFO bootstrap.cc:270 -> 2\n"
+    )
+    (tmp_path / "nccl.log").write_text(lines)
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.hosts) == (cause, ())

@@ -121,3 +121,17 @@ def test_a_setting_that_is_not_in_effect_excludes_nothing(tmp_path):
     assert verdict(tmp_path, text, "issue.md").cause != "acs-gdr"
     shown = text + "\t\tACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+\n"
     assert verdict(tmp_path, shown, "issue.md").cause == "acs-gdr"
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("It is not there if I comment out the block that runs the validation.", "rank-stuck-in-evaluation"),
+        ("Without saving checkpoints it does not hang.", "rank-stuck-in-checkpoint"),
+        ("When I disable torch.compile the job runs through.", "rank-stuck-in-compile"),
+        ("Commenting out the validation did not help.", "unknown"),
+    ],
+)
+def test_what_was_left_out_and_helped(tmp_path, said, cause):
+    found = verdict(tmp_path, f"After an epoch the job hangs until the NCCL timeout.\n{said}\n")
+    assert (found.category, found.cause) == ("hang", cause)

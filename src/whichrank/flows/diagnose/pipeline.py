@@ -87,8 +87,9 @@ def _judged(
             found, noted = _sort(item, outcome)
             records += found
             sources += noted
+    damaged = frozenset(_damaged(sources))
     case = build_case(records)
-    case.damaged_dumps = frozenset(_damaged(sources))
+    case.damaged_dumps = damaged
     sources = _with_aside(sources, case.set_aside)
     answer = conclude(case, sources, why=why, progress=progress)
     beside = [item for item, outcome in outcomes if item.job in ("", job) and not is_dump(outcome)]
@@ -103,6 +104,14 @@ def _judged(
 
         case.odd_hosts = odd_hosts(beside, case.people, answer.verdict)
         answer = conclude(case, sources, why=why, progress=progress) if case.odd_hosts else answer
+    if answer.verdict.cause == "unknown" and texts:
+        from whichrank.evidence.readers.known_messages import retold
+
+        told = [record for item in texts for record in retold(item)]
+        if told:
+            case = build_case([*records, *told])
+            case.damaged_dumps = damaged
+            answer = conclude(case, sources, why=why, progress=progress)
     if answer.verdict.cause == "unknown" and texts and not case.has_dumps and not _watched(outcomes):
         from whichrank.flows.diagnose.unexplained import closest_causes
 

@@ -15,3 +15,5 @@ class KnownMessage(Event, kw_only=True):
     """The named parts of the message."""
     count: int = 1
     """How often this process printed it, where this is the last one that was kept."""
+    retold: bool = False
+    """Whether a person speaks of it in a sentence, and no output shows it."""

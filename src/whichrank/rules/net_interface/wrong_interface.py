@@ -12,7 +12,8 @@ host's name resolves to, which /etc/hosts often maps to 127.0.1.1.
 Failed connections to such addresses say it outright, be it by the address itself or by a list of the interfaces of its
 host (`ip addr`), or where the two hosts share another network. Otherwise the interface that NCCL says it uses is
 judged: a link-local address counts where nothing has run yet; loopback, bridges and tunnels where the job spans hosts
-or a connection failed. Who said that its own name leads nowhere, and took loopback, is named where the others did not.
+or a connection failed; IP over InfiniBand, which NCCL takes first, where the ranks' first sockets failed. Who said that
+its own name leads nowhere, and took loopback, is named where the others did not.
 
 ## Example
 `Gloo connectFullMesh failed … Connection refused, remote=[127.0.0.1]:40213`
@@ -54,8 +55,10 @@ _CLAIM = Claim(
 )
 _FAILED = Claim(CODE, CAUSE, fix=_CLAIM.fix, blames="host", next=_CLAIM.next)
 _CHOICES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-_USED = ("nccl-bootstrap-shape-old", "nccl-bootstrap-shape-new", "nccl-net-interface-old")
+_USED = ("nccl-bootstrap-shape-old", "nccl-bootstrap-shape-new", "nccl-net-interface-old", "nccl-oob-interface")
 _NOWHERE = re.compile(r"(?:ip6?tnl|tun|tap|tailscale|wg|sit|gre|usb|dummy|kube-ipvs|nodelocaldns)\w*")
+_IP_OVER_IB = re.compile(r"ib(?:[ps]\d\w*|\d{1,3})")
+_SYSTEM_ERROR = 2
 _BRIDGE = re.compile(r"(?:docker|br-|virbr|cni|flannel|cali|lxc|lxdbr|podman)[\w.-]*")
 
 
@@ -198,7 +201,7 @@ def _by_the_choice(case: Case) -> list[Finding]:
     doubted = [(s, _doubt(s, several=several, broken=broken)) for s in known_messages.seen(case, *_USED)]
     odd = [s for s, doubt in doubted if doubt is not None]
     if not odd:
-        return []
+        return _over_infiniband(case)
     sure = max(doubt for _, doubt in doubted if doubt is not None)
     name, where = odd[0].group("interface"), odd[0].group("address")
     message = f"NCCL uses the interface {name} ({where}), which does not lead to other hosts."
@@ -207,6 +210,22 @@ def _by_the_choice(case: Case) -> list[Finding]:
         CODE, CAUSE, fix=_CLAIM.fix, category="hang", blames="host", next=_CLAIM.next, alternatives=alternatives
     )
     return [building.found(case, claim, [s.sign for s in odd], message, sure)]
+
+
+def _over_infiniband(case: Case) -> list[Finding]:
+    """IP over InfiniBand, which NCCL takes before all others, where the first sockets failed."""
+    chosen = [s for s in known_messages.seen(case, *_USED) if _IP_OVER_IB.fullmatch(s.group("interface"))]
+    trails = (trail for process in case.nccl for trail in process.trails)
+    failed = [t for t in trails if t.code == _SYSTEM_ERROR and t.place.startswith("bootstrap.cc")]
+    if not chosen or not failed:
+        return []
+    name, where = chosen[0].group("interface"), chosen[0].group("address")
+    message = f"NCCL meets its peers over {name} ({where}), IP over InfiniBand, and its first sockets failed there."
+    claim = Claim(
+        CODE, CAUSE, fix=_CLAIM.fix, next=_CLAIM.next,
+        alternatives=(("firewall", "what does not answer may also be blocked"),),
+    )  # fmt: skip
+    return [building.found(case, claim, [s.sign for s in chosen], message, Grade.HINTS)]
 
 
 def _doubt(s: Seen, *, several: bool, broken: bool) -> Grade | None:

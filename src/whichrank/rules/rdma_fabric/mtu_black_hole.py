@@ -53,7 +53,7 @@ _CLAIM = Claim(
 )
 _LARGE, _REPEATED = 1400, 3
 _TUNNEL = re.compile(r"vxlan|flannel|geneve|cilium_(?:vxlan|geneve)|antrea|weave|ovn|wg\d|wireguard|tunl\d|gre\d")
-_CARD = re.compile(r"en[opsx]\w+$|eth\d+$|bond\d+$|ib\w+$")
+_CARD = re.compile(r"en[opsx]\w{1,13}$|eth\d{1,4}$|bond\d{1,4}$|ib\w{1,13}$")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:

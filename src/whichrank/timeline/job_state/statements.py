@@ -187,7 +187,7 @@ def of_message(s: KnownMessage, grade: Grade | None = None) -> Statement:
     rank = told_rank(s)
     same = (s.ref.rank, s.ref.host) == (rank, s.host)  # mostly, and replacing costs as much as all else
     ref = s.ref if same else replace(s.ref, rank=rank, host=s.host)
-    kind: Kind = "reports" if signatures()[s.signature].library == REPORT else "messages"
+    kind: Kind = "reports" if s.retold or signatures()[s.signature].library == REPORT else "messages"
     return Statement(s.words, ref, rank, s.local_rank, s.time_ns, s.about_ns, s.host, grade=grade, kind=kind)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from whichrank.evidence.readers.rank_map import read, sniff
+from whichrank.evidence.readers.rank_map.introduction import introduction
+from whichrank.evidence.text.prefixes import clock_of
 from whichrank.model.contracts import Item
 
 TABLE = "RANK PID HOST\n12 31440 tx3\n13 31441 tx3\n"
@@ -252,3 +254,39 @@ def test_the_pids_that_ranks_say_of_themselves(tmp_path):
     path.write_text(text + "10:52:51 trn-b2 rank0 INFO lost connection to peer pid 99\n")
     records = read(Item(path, path.name, path.stat().st_size, 0)).records
     assert {record.rank: record.pid for record in records} == {n: 17356 + n for n in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        (
+            '{"ts": "13:13:55", "rank": 3, "host": "c5-12", "pid": 19337, "world": 4}',
+            (3, 19337, "c5-12"),
+        ),
+        ("19/11 12:52:55|INFO|r3|host mn202 pid 6797 rank 3/6 torch 2.13.0", (3, 6797, "mn202")),
+        ("13:07:06 <4> up on d-b pid 13699", (4, 13699, "d-b")),
+        ("2026-11-19T13:03:47Z event='start' rank=1 host=g1 shard=ecg_01.npy", (1, None, "g1")),
+        ("2026-11-19T13:04:59.293 ctr r2 vm-east2 torch 2.13.0 python 3.11.7 pid 11733", (2, 11733, "vm-east2")),
+        ("     0.9s kp33[4] in group, pid 15117", (4, 15117, "kp33")),
+        ("19-11-2026 12:59:11 [lab3 r2] avvio, torch 2.13.0, archivio su lab1:23456", (2, None, "lab3")),
+    ],
+)
+def test_the_one_rank_of_a_file_introduces_itself(tmp_path, line, place):
+    noise = "[W1119 12:52:55.478088387 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved.\n"
+    (row,) = rows(tmp_path, f"{noise}{line}\n", "out.7.txt")
+    assert row[:3] == place
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "r3: lost connection to node-2, pid 411 was killed there\n",
+        "rank 3 ready on node-1, pid 411\nrank 4 ready on node-2, pid 412 (says rank 3)\n",
+        "step 12[4] loss 2.1\n",
+    ],
+)
+def test_what_is_no_introduction(tmp_path, text):
+    path = tmp_path / "job.log"
+    path.write_text(text)
+    item = Item(path, "job.log", len(text), 0)
+    assert introduction(text.encode(), clock_of(item)) is None

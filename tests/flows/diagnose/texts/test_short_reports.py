@@ -164,3 +164,23 @@ def test_a_notice_that_comes_true_later(tmp_path, fails_after_s, told):
     found = diagnose([file], jobs=1).verdict
     assert (found.cause == "job-ended-from-outside") is told
     assert not told or found.culprits.hosts == ("ip-10-0-3-15.ec2.internal",)
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        (
+            "# Two machines: NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129",
+            "ib-fabric-partition",
+        ),
+        ("# It fails, and we do not see Got completion with error 12, opcode 0, in it", "unknown"),
+    ],
+)
+def test_a_message_that_only_the_title_tells(tmp_path, said, cause):
+    assert verdict(tmp_path, f"{said}\n\nWhat can we do?\n").cause == cause
+
+
+def test_ranks_with_nothing_to_learn_from_take_another_path(tmp_path):
+    said = "It hangs at the first backward when some GPUs receive a batch in which all images have zero annotations.\n"
+    found = verdict(tmp_path, said)
+    assert (found.category, found.cause) == ("hang", "conditional-collective")

@@ -66,6 +66,8 @@ _OUTPUT = re.compile(
 )
 _MARKS = (b"NCCL ", b"arning: ", b"WARNING", b"ERROR", b"INFO", b".py:", b".cpp:", b".cc:", b".cu:")
 """Marks of lines that a program printed, and what stands in each of them."""
+_DENIED = re.compile(r"(?i)\b(?:no|not|never|without|nor|neither|isn['’]?t|don['’]?t|didn['’]?t)\b[^.;\n]{0,60}$")
+"""A person says that the message is not there."""
 _BEGINS = re.compile(rb"\s{0,8}File |\[(?!\d\d?:\d\d\] [A-Za-z])|\d{4}-\d\d")
 """How lines of programs begin; `[09:14] anya: ` is a person's."""
 
@@ -125,10 +127,21 @@ def of_records(item: Item, logs: Iterable[NcclLog]) -> Reading:
     return Reading(list(search.messages()), "complete" if search.messages() else "ignored")
 
 
+def retold(item: Item) -> list[KnownMessage]:
+    """Messages of programs of which a person speaks in a document without quoting them."""
+    if not item.label.lower().endswith(DOCUMENTS) or not is_text(item.head()):
+        return []
+    search = Listener(item, retold=True)
+    shared_pass.read(item, [search])
+    return [message for message in search.messages() if message.retold]
+
+
 class Listener:
     """One pass over a file."""
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: Item, *, retold: bool = False) -> None:
+        self._retold = retold
+        """Whether what people say of messages in passing counts too."""
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
         self._quotations = Quotations() if item.label.lower().endswith(DOCUMENTS) else None
         self._item = item
@@ -292,14 +305,16 @@ class Listener:
                 continue
             start = whole.find(found[0])
             span = (start, start + len(found[0]))
-            if self._prose and signature.library != REPORT and not set_off(whole, *span):
+            in_passing = self._prose and signature.library != REPORT and not set_off(whole, *span)
+            if in_passing and (not self._retold or _DENIED.search(whole[max(0, span[0] - _EXTRA) : span[0]])):
                 continue  # a person speaks of what programs print
             alike.found[signature.id] = signature
             if any(begin < span[1] and span[0] < end for begin, end in taken):
                 continue
             taken.append(span)
             printed |= signature.library != REPORT and not self._prose
-            kept = self._keep(signature, voice, met.number, span, {k: v for k, v in found.groupdict().items() if v})
+            captures = {name: value for name, value in found.groupdict().items() if value}
+            kept = self._keep(signature, voice, met.number, span, captures, retold=in_passing)
             kept.count += met.skipped
             said.append(kept)
         alike.count += 1
@@ -308,7 +323,14 @@ class Listener:
             self._often.settle(said)
 
     def _keep(
-        self, signature: Signature, voice: Voice, number: int, span: tuple[int, int], captures: dict[str, str]
+        self,
+        signature: Signature,
+        voice: Voice,
+        number: int,
+        span: tuple[int, int],
+        captures: dict[str, str],
+        *,
+        retold: bool,
     ) -> Kept:
         text = voice.text
         host, pid = _process(text[: span[0] + 1]) or (voice.host, voice.pid)
@@ -333,6 +355,7 @@ class Listener:
         message = KnownMessage(
             signature=signature.id, captures=captures, ref=ref, line=number, rank=rank, local_rank=local, pid=pid,
             host=host, task=voice.task, place=voice.place, time_ns=voice.time_ns, after_ns=after, count=kept.count + 1,
+            retold=retold,
         )  # fmt: skip
         self._total += kept.add(message)
         return kept

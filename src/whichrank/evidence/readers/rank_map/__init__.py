@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from whichrank.evidence.readers.rank_map.beside import begins_beside, beside
+from whichrank.evidence.readers.rank_map.introduction import HEAD, begins_tagged, introduction
 from whichrank.evidence.readers.rank_map.own_lines import PREFIXED, by_prefix, own_pids
 from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, RANGE_WITHIN, Row, each, ranges, shares, slots
 from whichrank.evidence.text.host_of_path import host_of_path
@@ -114,7 +115,7 @@ _AGENT = re.compile(
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
 _RANK_SET, _LOCAL_SET = re.compile(r"\bRANK=(\d{1,7})\b"), re.compile(r"\bLOCAL_RANK=(\d{1,4})\b")
 _RANK_GIVEN = re.compile(r"(?<!\w)(?:RANK|rank)=(\d{1,7})\b")
-_NEEDED = (b"rank", b"globalid", b" each", b" per node", b" per host", b"mpirun", b"mpiexec")
+_NEEDED = (b"rank", b"pid", b"globalid", b" each", b" per node", b" per host", b"mpirun", b"mpiexec")
 """One of these stands in every list."""
 _NO_MAP = (".py", ".rst", ".html", ".json", ".yaml", ".yml")
 
@@ -122,7 +123,9 @@ _NO_MAP = (".py", ".rst", ".html", ".json", ".yaml", ".yml")
 def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning lists ranks with where they run."""
     low = lowered(head)
-    if not is_text(head) or not any(map(low.__contains__, _NEEDED)) or name.lower().endswith(_NO_MAP):
+    if not is_text(head) or name.lower().endswith(_NO_MAP):
+        return False
+    if not any(map(low.__contains__, _NEEDED)) and not begins_tagged(head):
         return False
     if len(head) < _HEAD:
         return True  # all of a small file: `read` looks at the same lines
@@ -136,7 +139,8 @@ def read(item: Item) -> Reading:
         text = stream.read(_LARGEST).decode("utf-8", "replace")
     told = rows(text)
     near = beside(text)
-    if item.size < _HEAD and not near and not _is_map(told, item.head(), clock_of(item)):
+    alone = introduction(item.head(HEAD), clock_of(item))
+    if item.size < _HEAD and not near and not alone and not _is_map(told, item.head(), clock_of(item)):
         return Reading([], "ignored", "no list of ranks")
     host, visible = host_of_path(item.label), _visible(text)
     found: dict[int, Placement] = {}
@@ -152,6 +156,10 @@ def read(item: Item) -> Reading:
     for rank, (number, pid) in own_pids(item.head(PREFIXED), clock_of(item)).items():
         known = found.get(rank) or Placement(rank, Ref(item.label, f"line {number}", f"rank {rank} is pid {pid}", rank))
         found[rank] = known if known.pid is not None else replace(known, pid=pid)
+    if alone is not None:
+        rank, number, mine, pid = alone
+        ref = Ref(item.label, f"line {number}", _quoted(text, number), rank, mine)
+        found.setdefault(rank, Placement(rank, ref, pid, mine or host))
     return Reading(list(found.values()), "complete") if found else Reading([], "ignored", "no list of ranks")
 
 
@@ -159,7 +167,12 @@ def _is_map(told: list[Row], head: bytes, clock: Clock) -> bool:
     """Whether two ranks are listed with where they run, or the one that wrote the file introduces itself."""
     introduced = any("host" in values and _INTRODUCES.search(line) for _, line, values in told[:2])
     started = any("rank" in line and _AGENT.search(line) for _, line, _ in told[:1])
-    return len(told) >= 2 or introduced or started or len(by_prefix(head, clock)) >= 2 or bool(own_pids(head, clock))
+    spoken = len(by_prefix(head, clock)) >= 2 or bool(own_pids(head, clock)) or introduction(head, clock) is not None
+    return len(told) >= 2 or introduced or started or spoken
+
+
+def _quoted(text: str, number: int) -> str:
+    return text.split("\n", number)[number - 1].strip()[:200]
 
 
 def _placement(rank: int, values: dict[str, str], host: str | None, ref: Ref) -> Placement:
