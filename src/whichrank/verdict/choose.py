@@ -253,10 +253,11 @@ def _housed(root: Finding, others: Sequence[Finding]) -> Finding:
 
 
 def _shows(finding: Finding, root: Finding) -> bool:
-    """A fault of a GPU shows in the rank whose kernels fail, what slows one down in the rank that is late, what holds
+    """A fault of a GPU shows in the one rank whose kernels fail, what slows one down in the rank that is late, what holds
     one up in the rank that did not come, a name that does not resolve in those that fall back to loopback."""
     family = causes()[root.cause].family
-    failed = family == "gpu-hardware" and finding.cause in causes() and causes()[finding.cause].family == "cuda-fault"
+    of_kernels = finding.cause in causes() and causes()[finding.cause].family == "cuda-fault"
+    failed = family == "gpu-hardware" and of_kernels and len(finding.subject.ranks) == 1
     unresolved = (root.cause, finding.cause) == ("hostname-resolution", "wrong-interface")
     held_up = family == "slow-rank" and finding.cause == "collective-desync"
     return failed or unresolved or held_up or (root.category == "slow" and finding.cause in _LATE)

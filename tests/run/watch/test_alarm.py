@@ -350,6 +350,14 @@ def test_a_rank_in_one_sleep_is_reported_soon_and_the_job_not_ended_for_it_yet()
     assert alarm.sure
 
 
+def test_a_rank_that_tries_again_after_pauses_has_more_time():
+    """It woke at second 24 and 27, each time to sleep again."""
+    alarm = Alarm()
+    steady(alarm)
+    levels = play(alarm, 20, 10, lambda t: sleeps(2, slept_s=t - (20 if t < 24 else 24 if t < 27 else 27)))
+    assert levels == {}
+
+
 def test_who_does_what_is_done_once_has_more_time():
     alarm = Alarm()
     steady(alarm)

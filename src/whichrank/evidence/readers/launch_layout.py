@@ -29,7 +29,7 @@ _MOST_HOSTS, _MOST_OF_HOST = 4096, 64
 _MARKS = (
     b"nproc", b"num_processes", b"odelist", b"ODELIST", b"odeList", b"per-node", b"tasks/node", b"node_rank",
     b"node-rank", b"machine_rank", b"master", b"MASTER_ADDR", b"rdzv", b"main_process_ip", b"NODEID", b"nodes: ",
-    b"num_gpus", b"--nodes", b"srun ", b"nodes x ", b"CUDA_VISIBLE_DEVICES",
+    b"num_gpus", b"--nodes", b"srun ", b"nodes x ", b"CUDA_VISIBLE_DEVICES", b" listening on ",
 )  # fmt: skip
 _NO_LAUNCH = (".py", ".html", ".rst", ".json", ".c", ".cc", ".cpp")
 _VALUE = r"(?:[= ]|: ?)[\"']?"
@@ -65,6 +65,8 @@ _HOST = r"(?!localhost\b|127\.)([A-Za-z][\w.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3})"
 _STORE = re.compile(
     rf"(?:--rdzv[_-]endpoint{_VALUE}|\b(?:master[_-]addr|MASTER_ADDR|main_process_ip){_VALUE}){_HOST}(?=[:\s\"']|$)"
 )
+_SERVES = re.compile(rf"\bon {_HOST} listening on (?:port )?\d{{2,5}}\b")
+"""`coordinator on node7 listening on 29400`."""
 _VISIBLE = re.compile(rf"\bCUDA_VISIBLE_DEVICES{_VALUE}(\d{{1,2}}(?:, ?\d{{1,2}}){{0,63}})(?![\d,.])")
 
 
@@ -100,7 +102,7 @@ def _layout(ref: Ref, lines: list[str], text: str) -> Layout | None:
     alone = (
         launched and nodes in (0, 1) and not any(":" in m[1] for line in lines for m in _NODES.finditer(line) if m[1])
     )
-    stores = {match[1] for line in lines for match in _STORE.finditer(line)}
+    stores = {match[1] for line in lines for match in (*_STORE.finditer(line), *_SERVES.finditer(line))}
     found = Layout(
         ref=ref,
         hosts=_only({hosts for line in lines if (hosts := _hosts(line))}) or (),

@@ -34,6 +34,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import deaths, statements
+from whichrank.timeline.job_state.exceptions import losses_of_all
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST103"
@@ -90,6 +91,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _killed(case: Case) -> list[Statement]:
     dead = deaths.deaths(case)
     killed = [d.sign for d in dead if d.signal == deaths.KILL and not d.by_launcher]
-    if not killed and not dead:  # a shell's own word, where no launcher says more
+    if not killed and not dead and not losses_of_all(case):  # a shell's own word, where no launcher says more
         killed = statements.of_kind(case, NativeCrash, where=lambda e: e.signal == deaths.KILL)
     return [s for s in killed if not deaths.follows_the_end(case, s)]

@@ -94,7 +94,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = statements.first_to_fail([*ended, *lost])
     who = building.who(case, statements.ranks_of(signs), signs)
     message = f"{who} lost the store; no earlier failure is recorded."
-    finding = building.found(case, _CLAIM, signs, message, Grade.HINTS)
+    grade = Grade.SUPPORTS if {s.rank for s in ended} >= set(range(max(case.world, 2))) else Grade.HINTS
+    finding = building.found(case, _CLAIM, signs, message, grade)
     host = _host_of_store(case, signs)
     return [building.about(finding, replace(finding.subject, hosts=(host,))) if host else finding]
 
@@ -132,6 +133,8 @@ def _closed(text: str) -> bool:
 def _explained(case: Case, lost: list[Statement]) -> bool:
     store = {(e.ref.source, e.line) for e in case.events(StoreError)}
     others = [e for e in case.events(*_OTHERS) if (e.ref.source, e.line) not in store and not _follows(e, lost)]
+    if exceptions.losses_of_all(case):  # what another process than a rank died of is what the store was lost by
+        others = [e for e in others if e.rank is not None or not isinstance(e, NativeCrash)]
     if others or deaths.ended_from_outside(case) or exceptions.own_exceptions(case):
         return True
     own = (deaths.KILL, deaths.ABORT, *deaths.NATIVE)

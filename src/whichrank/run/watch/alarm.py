@@ -21,6 +21,8 @@ Level = Literal["calm", "suspect", "confirmed"]
 
 PACE, PRACTISED = 3, 20
 """Looks with progress, and collectives that every rank has completed, after which a job has found its pace."""
+LATE_LOOK_S = 1.5
+"""A look may see so much later that a rank has gone to sleep."""
 TYPICAL = 8.0
 ENOUGH = 8
 LONGEST = 1.5
@@ -108,7 +110,7 @@ class Alarm:
         self._turn(now, silence.kind)
         # Who has worked for long and rests now has not idled for long; work itself is counted from the beginning.
         lasting = self.silence(now) if silence.kind in WORK else now - self._kind_since
-        limit, soon = self._limit(silence), self._soon(silence, ranks)
+        limit, soon = self._limit(silence), self._soon(now, silence, ranks)
         if self.level == "calm":
             self.limit = min(limit, soon)
             overdue, early = lasting > limit, self._lasting_soon(now, silence) > soon
@@ -132,13 +134,15 @@ class Alarm:
             for seen in ranks
         ]
 
-    def _soon(self, silence: Silence, ranks: list[RankState]) -> float:
+    def _soon(self, now: float, silence: Silence, ranks: list[RankState]) -> float:
         """When this silence is reported before its longer limit; never for a job that has not found its pace."""
         pace, usual = self.rhythms.get(""), self.rhythms.get(silence.kind)
         if silence.soon_s is None or pace is None or len(pace.gaps) < PACE or self._others_move or self.blind:
             return float("inf")
         if any(seen.alive and seen.completed < PRACTISED for seen in ranks):
             return float("inf")
+        if any(seen.asleep and now - seen.slept_s > self._kind_since + LATE_LOOK_S for seen in silence.away):
+            return float("inf")  # it tries something again and again, with pauses
         return max(silence.soon_s, usual.usual if usual else 0.0, TYPICAL * median(pace.gaps))
 
     def _lasting_soon(self, now: float, silence: Silence) -> float:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from whichrank.evidence.collectors import processes
@@ -52,6 +53,8 @@ class Member:
     """Bytes per second that they read and write."""
     turns: float | None = None
     """How often its main thread leaves a processor in a second."""
+    woke_ns: int = 0
+    """When its main thread was last seen to have left a processor since the look before; 0 where it was not."""
     rest: str = ""
     """What its main thread waited in at every look: "sleep", "lock", "child", or "" for something else."""
     samples: deque[tuple[float, int, int, int | None, str]] = field(default_factory=deque)
@@ -118,6 +121,8 @@ class Member:
         ticks = row.cpu_ticks - own_ticks + sum(everyone[pid].cpu_ticks for pid in children)
         moved = sum(processes.written_bytes(pid) for pid in (self.words.pid, *children)) - own_bytes
         self.samples.append((now, ticks, moved, processes.turns(self.words.pid), processes.rest(self.words.pid)))
+        if len(self.samples) > 1 and self.samples[-1][3] != self.samples[-2][3]:
+            self.woke_ns = time.time_ns()
         while len(self.samples) > 2 and now - self.samples[1][0] >= WINDOW_S:
             self.samples.popleft()
         first = self.samples[0]
@@ -280,6 +285,7 @@ def rank_state(member: Member, now_ns: int) -> RankState:
         traced=member.stopped and member.state == "t",
         asleep=member.asleep,
         dormant=member.dormant,
+        slept_s=(now_ns - member.woke_ns) / 1e9 if member.woke_ns else inf,
         leads=words.rank in (0, words.world - 1) or words.local_rank == 0,
         beating=not member.holds_gil,
         still_s=(now_ns - words.still_ns) / 1e9 if words.still_ns else 0.0,

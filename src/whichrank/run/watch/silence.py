@@ -8,6 +8,7 @@ evaluation, a compilation), it is borne until it has lasted far longer than any 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from whichrank.model import last_words as layout
 
@@ -66,6 +67,8 @@ class RankState:
     """Its main thread has been in one sleep, or waits for one lock, all the time."""
     dormant: bool = False
     """Asleep, or all the time waiting for a child process."""
+    slept_s: float = inf
+    """For how long its main thread has not woken, where that is known."""
     leads: bool = False
     """The first or last of the job, or the first of its host: by custom they do what is done once."""
     beating: bool = True

@@ -32,6 +32,7 @@ from whichrank.records.events.run_state import AtWork, RunFinished
 from whichrank.records.events.startup import StoreError
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
+from whichrank.timeline.job_state.exceptions import losses_of_all, short_type
 from whichrank.timeline.job_state.interrupted import waits
 from whichrank.timeline.job_state.trials import said_category
 
@@ -164,7 +165,7 @@ def _recovered(case: Case) -> Event | None:
 
 def failures(case: Case) -> list[Event]:
     """All that says that a process of the job failed."""
-    return [event for kind in _FATAL for event in case.events(kind) if _fails(event)]
+    return [event for kind in _FATAL for event in case.events(kind) if _fails(event)] + losses_of_all(case)
 
 
 def _all_run(report: RasReport) -> bool:
@@ -271,8 +272,7 @@ def _last_step(progress: Progress) -> Finish | None:
 def _fails(event: Event) -> bool:
     """Whether this says that a process of the job failed, and not only that it left."""
     if isinstance(event, Traceback):
-        kind = event.type.rsplit(".", 1)[-1]
-        return not event.ignored and not event.thread and kind not in _TEARDOWN_TYPES
+        return not event.ignored and not event.thread and short_type(event) not in _TEARDOWN_TYPES
     if isinstance(event, ProcessExit | ElasticFailure):
         code, signal = event.exitcode, event.signal
         return not (code in (None, 0) and signal is None) and not {code, signal} & set(_TERMINATED)

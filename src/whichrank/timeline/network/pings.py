@@ -11,7 +11,7 @@ from whichrank.records.network import Ping
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import family, short_name
 
-_SMALL = 1400
+_PLAIN = 1472
 """Bytes that pass without jumbo frames: what larger packets do is a matter of the MTU."""
 _FEWEST = 2
 """Packets: one may be lost anywhere."""
@@ -42,11 +42,11 @@ class Way(Struct, frozen=True):
         return frozenset(filter(None, (self.source, self.target)))
 
 
-def ways(case: Case) -> list[Way]:
-    """The ways between hosts, by small packets."""
+def ways(case: Case, *, jumbo: bool = False) -> list[Way]:
+    """The ways between hosts, by small packets or by large ones."""
     found: dict[tuple[str, str], list[Ping]] = defaultdict(list)
     for ping in case.pings:
-        if ping.size <= _SMALL:
+        if (ping.size > _PLAIN) if jumbo else (ping.size <= _PLAIN):
             target = _name(ping.target, ping.address, case.host_names)
             found[short_name(ping.host) if ping.host else "", target].append(ping)
     return [way for ends, pings in found.items() if (way := Way(*ends, tuple(pings))).sent >= _FEWEST]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from whichrank.evidence.text.host_marks import mark_of
@@ -26,7 +27,7 @@ _SHAPES = at_line_start(
     rb"Filesystem\s+(?:Type\s+)?(?:Inodes|1K-blocks|1024-blocks|1M-blocks|Size)\s",
     rb"MemTotal:\s{1,40}\d{1,15} kB|[ \t]{1,40}total\s{1,40}used\s{1,40}free\s",
     rb"\S{1,200} on /\S{0,200} type \S{1,30} \(|State:\t[A-Za-z] \(",
-    rb"(?:oom_kill|nr_throttled|under_oom) \d{1,20}$",
+    rb"(?:[\w./-]{1,200}/(?:cpu\.stat|memory\.events):)?(?:oom_kill|nr_throttled|under_oom) \d{1,20}$",
 )
 _PROCESSES = at_line_start(rb"(?=.{0,200}\bPID\b)(?=.{0,200}\b(?:STAT|S)\b).{0,200}\b(?:COMMAND|CMD|ARGS)\b")
 _PID_IN_PATH = re.compile(r"(?:^|[/._-])(?:proc[/._-]|pid[/._-]?)(\d{1,10})(?=[/._-]|$)")
@@ -34,6 +35,10 @@ _PID_IN_PATH = re.compile(r"(?:^|[/._-])(?:proc[/._-]|pid[/._-]?)(\d{1,10})(?=[/
 
 _PROCESS_HEAD = re.compile(r"[=#*-]{1,20} {0,4}(?:pid|process)[ :=]{1,3}(\d{1,10})\b", re.IGNORECASE)
 """`== pid 4711`: what follows is about one process."""
+
+
+_GREPPED = re.compile(r"([\w./-]{1,200}/)(cpu\.stat|memory\.events|cgroup\.procs):(.{1,80})$")
+"""A line of a group's file behind its path, as `grep . task_*/cpu.stat` prints it."""
 
 
 def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
@@ -46,6 +51,8 @@ def read(item: Item) -> Reading:
     from whichrank.evidence.readers.host_state.tables import Tables  # many patterns, and most evidence has none
 
     parts, host = [(Tables(), -1)], None
+    groups: dict[tuple[str | None, str], Tables] = {}
+    members: dict[tuple[str | None, str], list[int]] = {}
     for number, line in plain_lines(item):
         mark, process = mark_of(line[:_HEADING]), _PROCESS_HEAD.match(line)
         if mark is not None and mark.host not in (None, host) and len(parts) < _MOST_PARTS:
@@ -53,13 +60,25 @@ def read(item: Item) -> Reading:
             host = mark.host
         elif process and len(parts) < _MOST_PARTS:
             parts.append((Tables(), int(process[1])))
-        parts[-1][0].feed(number, line[:_LONGEST])
+        grepped = _GREPPED.match(line) if "/" in line[:_HEADING] else None
+        if grepped is None:
+            parts[-1][0].feed(number, line[:_LONGEST])
+        elif grepped[2] == "cgroup.procs":
+            members.setdefault((host, grepped[1]), []).append(int(grepped[3]) if grepped[3].isdecimal() else 0)
+        elif len(groups) < _MOST_PARTS:
+            groups.setdefault((host, grepped[1]), Tables()).feed(number, grepped[3])
+    parts += [(tables, _only_one(members.get(group, ()))) for group, tables in groups.items()]
     for tables, _ in parts:
         tables.end_status()
     states = [state for tables, pid in parts if (state := _state(item, tables, pid)) is not None]
     if not states:
         return Reading([], "ignored", "no table of a host in it")
     return reading_of(item, states)
+
+
+def _only_one(pids: Sequence[int]) -> int:
+    """The process of a group that has no other."""
+    return pids[0] if len(pids) == 1 else -1
 
 
 def _state(item: Item, tables: Tables, pid: int) -> HostState | None:

@@ -29,7 +29,9 @@ _CSV = re.compile(
 _CSV_ROW = re.compile(rb"^(?:\d{1,4}, ?)?(?:[^,\n]{1,60}, ?){0,2}GPU-[0-9a-f]{8}-[0-9a-f-]{27},", re.MULTILINE)
 _LINKS = re.compile(rb"^[ \t]{1,40}Link \d{1,3}: (?:[\d.]{1,9} GB/s|<inactive>|\w[\w /-]{1,40}: \d)", re.MULTILINE)
 _TOPOLOGY = re.compile(rb"^[^\w\n]{0,12}[ \t]{0,80}GPU0\s.{0,400}CPU Affinity", re.MULTILINE)
+_LISTED = re.compile(rb"^GPU \d{1,3}: [^\n]{3,80} \(UUID: GPU-", re.MULTILINE)
 _TABLES = (
+    (b"(UUID: ", _LISTED),
     (b"| NVIDIA-SMI ", _PLAIN),
     (b"Persistence-M", _PLAIN),
     (b"Link ", _LINKS),

@@ -153,12 +153,15 @@ def _second_row(draft: Draft, cells: list[str]) -> None:
 def parse_troubles(lines: Lines) -> list[Draft]:
     """GPUs that nvidia-smi could not speak to, by its own words."""
     found: list[Draft] = []
+    host: str | None = None
     for number, line in lines:
+        host = host_above(line) or host
         match = _TROUBLE.search(line)
         if match and len(found) < 1024:
             index = int(match[1]) if match[1] else None
             found.append(
                 Draft(
+                    host=host,
                     index=index,
                     bus_id=(match[2] or "").rstrip(":") or None,
                     trouble=match[3].strip(),
@@ -170,12 +173,14 @@ def parse_troubles(lines: Lines) -> list[Draft]:
 
 
 def parse_links(lines: Lines) -> list[Draft]:
-    """`nvidia-smi nvlink -s` and `-e`: links with their rates or counters."""
+    """`nvidia-smi nvlink -s` and `-e`: links with their rates or counters; `nvidia-smi -L`: the GPUs alone."""
     drafts: list[Draft] = []
+    host: str | None = None
     for number, line in lines:
+        host = host_above(line) or host
         if match := _LINK_GPU.match(line):
             index = int(match[1] or match[4])
-            drafts.append(Draft(index=index, uuid=match[3], line=number, quote=line.strip()))
+            drafts.append(Draft(host=host, index=index, uuid=match[3], line=number, quote=line.strip()))
             drafts[-1].put("name", match[2] or match[5] or "")
         elif drafts and (match := _LINK.match(line)) and len(drafts) < 4096:
             draft, link = drafts[-1], int(match[1])
@@ -187,7 +192,7 @@ def parse_links(lines: Lines) -> list[Draft]:
             elif count := _LINK_COUNT.match(match[2].strip()):
                 counted = {**old.counters, count[1].strip().lower(): int(count[2])}
                 draft.links[link] = NvLink(link, old.rate, old.active, counted)
-    return [draft for draft in drafts if draft.links]
+    return [draft for draft in drafts if draft.links or "(UUID: " in draft.quote]
 
 
 def parse_topology(lines: Lines) -> tuple[dict[tuple[str, str], str], dict[str, str], int]:
