@@ -582,3 +582,13 @@ def test_an_exception_that_a_logger_printed(tmp_path, above, ranks):
     (tmp_path / "job.log").write_text(f"{steps}[2026-11-19 01:25:54,079][ERROR] {above}\n{raised}")
     verdict = diagnose([tmp_path], jobs=1).verdict
     assert (verdict.cause, verdict.culprits.ranks) == ("rank-exception", ranks)
+
+
+@pytest.mark.parametrize(("above", "ranks"), [("training failed: KeyError", (3,)), ("round 3 done", ())])
+def test_an_exception_below_the_line_of_a_worker(tmp_path, above, ranks):
+    """Nothing says rank; all lines with a time say which worker they are of."""
+    steps = "".join(f"2026-11-19 13:52:3{n}.87 | worker {n} | round 1 loss 0.3{n}\n" for n in range(4))
+    raised = texts.traceback("KeyError: 'en-IE'")
+    (tmp_path / "job.log").write_text(f"{steps}2026-11-19 13:52:42.41 | worker 3 | {above}\n{raised}")
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("rank-exception", ranks)

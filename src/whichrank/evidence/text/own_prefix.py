@@ -6,7 +6,8 @@ nobody disagrees. A number behind an `r` or `rank` is the rank by itself, if no 
 the rank, a name that begins nearly every line and differs in its number or last letter only is the host; half of
 the lines are enough where it stands in brackets and other lines speak of every such name.
 
-Where no line says `rank`, numbers from 0 without a gap that begin most lines, each about as often, are the ranks too.
+Where no line says `rank`, numbers from 0 without a gap that begin most lines, each about as often, are the ranks too; so
+are those that all lines with a time have behind a word such as `worker`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _SPEAKERS = tuple(
 )
 _IN_BLOCKS = re.compile(rf"{_HOST}(?:[ :/@.]{{1,3}}|\[){_RANK}(?:\]|[:|>]{{1,2}})?:? (?=\S)")
 _IN_BLOCKS_LEAST = 4
+_FEWEST_STAMPED = 4
 _SPEAK_ALIKE, _LEAST_LINES = 2.0, 3
 """How many times as often as another rank one may speak, and how often each does at least."""
 _NUMBERED = re.compile(
@@ -128,7 +130,8 @@ _LONGEST = 600
 def learn(edges: bytes, file: str = "") -> re.Pattern[str] | None:
     """The shape of the prefix, with groups `rank` or `host` or both, by the first and last lines of a file; a file that
     is called after a host needs no other host to show what that is."""
-    lines = [_unstamped(line[:_LONGEST]) for line in edges.decode("utf-8", "replace").split("\n")[:_LINES]]
+    whole = [line[:_LONGEST] for line in edges.decode("utf-8", "replace").split("\n")[:_LINES]]
+    lines = list(map(_unstamped, whole))
     said = [line for line in lines if line.strip()]
     several = len(set(_ANY_RANK.findall(edges.lower()))) >= _AGREED
     speaking = [line for line in said if "rank" in line.lower()] if several else []
@@ -144,6 +147,8 @@ def learn(edges: bytes, file: str = "") -> re.Pattern[str] | None:
         by_rank = max((shape for shape in often if often[shape]), key=often.__getitem__, default=None)
     if by_rank is None and not _ANY_RANK.search(edges.lower()):
         by_rank = next((shape for shape in _SPEAKERS if _all_speak_alike(shape, said)), None)
+        stamped = [line for line, raw in zip(lines, whole, strict=True) if len(line) < len(raw)]
+        by_rank = by_rank or (_SPEAKERS[-1] if _all_are_told(_SPEAKERS[-1], stamped) else None)
     by_rank = by_rank or (_IN_BLOCKS if _are_in_blocks(said) else None)
     return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, said)), None)
 
@@ -233,6 +238,13 @@ def _all_speak_alike(shape: re.Pattern[str], said: Sequence[str]) -> bool:
         return False
     least, others = min(spoken.values()), [count for number, count in spoken.items() if number]
     return least >= _LEAST_LINES and max(others) <= _SPEAK_ALIKE * min(others)
+
+
+def _all_are_told(shape: re.Pattern[str], stamped: Sequence[str]) -> bool:
+    """Whether every line with a time says next which of 0, 1, 2 … it is of, by a word that programs have for ranks."""
+    told = [match for line in stamped if (match := shape.match(line))]
+    numbers = {int(match["rank"]) for match in told}
+    return len(told) == len(stamped) >= _FEWEST_STAMPED and numbers == set(range(len(numbers))) and len(numbers) > 1
 
 
 def _fits(shape: re.Pattern[str], lines: Iterable[str], says: re.Pattern[str], least: int) -> bool:

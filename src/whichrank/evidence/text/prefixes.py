@@ -257,8 +257,8 @@ def _peel_own(voice: Voice, clock: Clock, prefix: re.Pattern[str]) -> None:
         _peel_who(voice)
     if level := LEVEL_FIRST.match(voice.text):
         voice.text = voice.text[level.end() :]
-    if _stamped(voice.text):
-        _peel_when(voice, clock)
+    if _stamped(voice.text) and _peel_when(voice, clock) and voice.text[:1] in ("|", "-", " "):
+        voice.text = voice.text.lstrip(" |-")
     if match := prefix.match(voice.text):
         told = match.groupdict()
         voice.rank, voice.host = int(told["rank"]) if "rank" in told else None, told.get("host")

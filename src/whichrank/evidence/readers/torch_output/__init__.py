@@ -139,6 +139,8 @@ class Listener:
         self._hearing.logged = _LOGGED.search(above) is not None
         of_rank = _OF_RANK.findall(above) if self._hearing.logged else []
         self._hearing.logged_rank = int(of_rank[0]) if len(of_rank) == 1 else None
+        if not of_rank and self._clock.prefix is not None and (self._hearing.logged or _ANNOUNCED.search(above)):
+            self._hearing.logged_rank = listen(above.rstrip(b"\n"), self._clock).rank
         told = listen(above, self._clock).time_ns
         if told is not None:
             self._hearing.newest = max(self._hearing.newest or 0, told)
@@ -226,6 +228,8 @@ class Listener:
 
 _LOGGED = re.compile(rb"(?<![\w.])(?:ERROR|WARNING|WARN|CRITICAL)\b")
 """The level that a logger puts before a message."""
+_ANNOUNCED = re.compile(rb"(?i)(?:Error|Exception)\b|\b(?:fail(?:s|ed|ure)|crash(?:es|ed)?|died|aborted|unhandled|uncaught)\b")
+"""What a program says of itself before it prints a traceback."""
 _OF_RANK = re.compile(
     rb"(?i)(?<!to )(?<!from )(?<!with )(?<!for )(?<!by )(?<!peer )(?<!lost )(?<!and )(?<![\w-])"
     rb"rank[ =:#_]{0,2}(\d{1,7})\b"
