@@ -121,7 +121,7 @@ def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[O
     errors = [line for text in texts for line in text.last if _ERROR.search(line)]
     near = {verdict.cause, *(other.cause for other in verdict.alternatives if verdict.confidence < _FINISHED)}
     found = [odd for odd in _all_odd(texts, people) if is_open or odd.cause in near]
-    category = "slow" if slow and verdict.category != "hang" else verdict.category
+    category = "slow" if slow and verdict.category not in ("hang", "crash") else verdict.category
     return [
         replace(odd, category=category, in_error=_is_in(odd, errors) or _is_of(odd.host, people, verdict))
         for odd in found

@@ -185,14 +185,24 @@ def _counts_differ(line: Line, spoken: SpokenLines) -> bool:
     much closer together, or that are the same where they are counted in batches of a size that all of them name."""
     if not _SHARES.search(line.text):
         return False
-    told = spoken.told[line.beginning]
-    mine, others = line.numbers, [said for rank, said in told.items() if rank != line.speaker.name and said]
+    mine, others = line.numbers, _in_its_round(line, spoken)
     shared = min(map(len, (mine, *others)))
     if len(others) < 2:
         return False
     rows = [tuple(_value(said[at]) for said in (mine, *others)) for at in range(shared)]
     sizes = [row[0] for row in rows if len(set(row)) == 1 and row[0] > 1] if _BATCH.search(line.text) else []
     return any(_is_less(row) or any(_is_less([n // size for n in row]) for size in sizes) for row in rows)
+
+
+def _in_its_round(line: Line, spoken: SpokenLines) -> list[tuple[str, ...]]:
+    """The numbers that the others said when this was said for the last time: in their last line, if all said it as
+    often."""
+    by_rank = spoken.rounds.get(line.beginning, {})
+    mine = by_rank.get(line.speaker.name, [])
+    if not mine or mine[-1] != line:
+        return []
+    others = (said for rank, said in by_rank.items() if rank != line.speaker.name)
+    return [said[-1].numbers for said in others if len(said) == len(mine)]
 
 
 def _is_less(row: Sequence[int]) -> bool:

@@ -62,6 +62,7 @@ _CARRIED = re.compile(r"Caught \w{1,60} in (?:DataLoader worker process|pin memo
 """torch raises the exception of another process or thread again; the original follows below it."""
 _OF_RANKS = re.compile(r"\branks: ?(?:dict_keys\()?\[(\d{1,7}(?:, ?\d{1,7}){0,4095})\]")
 """How torch's distributed checkpoint says who failed: `CheckpointException ranks:dict_keys([4, 5])`."""
+_CUT_SHORT, _NOT_WRITTEN = "PytorchStreamReader failed", "torch-writer-failed"
 _ORIGINAL_LINES = 400
 _NEXT = 256
 """Exceptions of other ranks that may stand between in one file."""
@@ -141,11 +142,16 @@ def own_exceptions(case: Case) -> list[Statement]:
             continue  # what a rank raises after it has lost its peers follows from that
         if key in settled or (parent is not None and not _raised_anew(parent, kind)):
             continue
-        if kind == "own":
+        if kind == "own" and not _read_what_was_cut(case, event):
             taken.append(statement(case, event))
         if key is not None and not (kind == "loss" and short_type(event) in _PLAIN_LOSS):
             settled.add(key)
     return taken
+
+
+def _read_what_was_cut(case: Case, event: Traceback) -> bool:
+    """Whether a restart reads a checkpoint that could not be written to its end: that is why, not what it raises."""
+    return _CUT_SHORT in event.message and bool(case.index.sightings.get(_NOT_WRITTEN))
 
 
 def all_gave_up_on_nan(case: Case) -> list[Statement]:
