@@ -592,3 +592,32 @@ def test_an_exception_below_the_line_of_a_worker(tmp_path, above, ranks):
     (tmp_path / "job.log").write_text(f"{steps}2026-11-19 13:52:42.41 | worker 3 | {above}\n{raised}")
     verdict = diagnose([tmp_path], jobs=1).verdict
     assert (verdict.cause, verdict.culprits.ranks) == ("rank-exception", ranks)
+
+
+def test_a_checkpoint_that_a_restart_can_not_read(tmp_path):
+    """It was not written to its end: that is why, and not what the ranks of the next attempt raise."""
+    wrote = "[enforce fail at inline_container.cc:858] . PytorchStreamWriter failed writing file data/871: file write failed"
+    read = "PytorchStreamReader failed reading zip archive: failed finding central directory"
+    raised = '[rank{0}]: Traceback (most recent call last):\n[rank{0}]:   File "train.py", line 9, in main\n'
+    raised += "[rank{0}]: RuntimeError: {1}\n"
+    again = "".join(raised.format(rank, read) for rank in (3, 2, 1))
+    (tmp_path / "job.log").write_text(
+        f"step 1 loss 2\nstep 2 loss 1\n{raised.format(0, wrote)}  restart_count=1\n{again}"
+    )
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.ranks) == ("disk-full", (0,))
+
+
+@pytest.mark.parametrize(("stale", "cause"), [(82500, "replica-divergence"), (84000, "unknown")])
+def test_ranks_that_went_on_from_different_steps(tmp_path, stale, cause):
+    for host, ranks, step in (("kite", (0, 1), 84000), ("heron", (2, 3), stale)):
+        lines = "".join(
+            f"2024-09-02 22:10:34.46{r} | INFO     | asr:log:285 - rank {r}: resume from /ckpt/last.ckpt: step {step}, rng\n"
+            for r in ranks
+        )
+        lines += "".join(
+            f"2024-09-02 22:1{n}:34.466 | INFO     | asr:fit:9 - step {step + n} loss 0.9\n" for n in range(5)
+        )
+        (tmp_path / f"asr_{host}.log").write_text(lines)
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.ranks) == (cause, (2, 3) if stale == 82500 else ())

@@ -806,3 +806,38 @@ def test_the_quota_of_one_process(tmp_path):
     put(tmp_path, "proc.txt", "".join(f"== pid {p}\n1:cpu:/\n{counted.get(p, '')}" for p in range(17356, 17360)))
     found = diagnose([tmp_path], jobs=1).verdict
     assert (found.category, found.cause, found.culprits.ranks) == ("slow", "cpu-starved", (2,))
+
+
+def test_quotas_of_tasks_as_grep_prints_them(tmp_path):
+    counted = "task_{0}/cpu.stat:nr_periods {1}\ntask_{0}/cpu.stat:nr_throttled {2}\ntask_{0}/cgroup.procs:{3}\n"
+    text = "[root@c5-12 step_0]# grep . task_2/cpu.* task_3/cpu.*\n"
+    text += counted.format(2, 0, 0, 19336) + counted.format(3, 1173, 739, 19337)
+    put(tmp_path, "cgroup.txt", text)
+    for rank in range(4):
+        first = f'{{"rank": {rank}, "event": "init", "host": "c5-1{rank // 2 + 1}", "pid": {19334 + rank}}}\n'
+        steps = "".join(f'{{"rank": {rank}, "step": {n}, "loss": 0.{n}, "step_ms": 900.1}}\n' for n in range(1, 9))
+        put(tmp_path, f"metrics.{rank}.jsonl", first + steps)
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("cpu-starved", (3,), ("c5-12",))
+
+
+def test_the_rank_on_a_gpu_that_the_list_of_nvidia_smi_lacks(tmp_path):
+    """Its number is the place of its rank among those of the host; what the others' kernels do says nothing of it."""
+    text = "root@n2:~# dmesg -T | tail -n 2\n"
+    text += "[Sun Jul 20 05:48:20 2025] NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.\n"
+    text += "root@n2:~# nvidia-smi\nUnable to determine the device handle for GPU2: 0000:9B:00.0: Unknown Error\n"
+    text += "root@n2:~# nvidia-smi -L\n"
+    text += "".join(f"GPU {n}: NVIDIA H100 80GB HBM3 (UUID: GPU-a2e0...)\n" for n in (0, 1, 3))
+    put(tmp_path, "console.txt", text)
+    log = "nodes: n1=ranks 0-3  n2=ranks 4-7\n"
+    log += "".join(
+        f"[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]: RuntimeError: CUDA error: {what}\n"
+        for rank, what in ((5, "unspecified launch failure"), (4, "unspecified launch failure"), (6, "unknown error"))
+    )
+    put(tmp_path, "train.log", log)
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.cause, found.culprits.ranks) == ("gpu-fell-off-bus", (6,))
+    put(tmp_path, "console.txt", "\n".join(text.split("\n")[:2]) + "\n")
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert found.cause == "gpu-fell-off-bus"
+    assert found.culprits.ranks != (4, 5)

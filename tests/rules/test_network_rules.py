@@ -385,3 +385,40 @@ def test_first_sockets_that_fail_over_ip_on_infiniband(tmp_path, interface, caus
     (tmp_path / "nccl.log").write_text(lines)
     found = diagnose([tmp_path], jobs=1).verdict
     assert (found.cause, found.culprits.hosts) == (cause, ())
+
+
+@pytest.mark.parametrize(
+    ("ways", "hosts"),
+    [
+        ([("rx1", "rx2", 3), ("rx1", "rx3", 0), ("rx2", "rx3", 0)], ("rx3",)),
+        ([("rx1", "rx3", 0), ("rx2", "rx3", 3)], ("rx1",)),
+        ([("rx1", "rx3", 0)], ()),
+        ([("rx1", "rx2", 3), ("rx1", "rx3", 3)], None),
+    ],
+)
+def test_large_pings_that_are_lost_where_small_ones_pass(tmp_path, ways, hosts):
+    small = pings(*((a, b, 3, 3) for a, b, _ in ways))
+    large = (
+        pings(*((a, b, 3, back) for a, b, back in ways)).replace("56(84)", "8972(9000)").replace("-c ", "-s 8972 -c ")
+    )
+    (tmp_path / "pings.txt").write_text(small + large)
+    (tmp_path / "job.log").write_text("".join(f"[rank0]: step {n} loss 2.{n}\n" for n in range(3)))
+    found = [f for f in diagnose([tmp_path], jobs=1).findings if f.cause == "mtu-mismatch"]
+    assert [f.subject.hosts for f in found] == ([] if hosts is None else [hosts])
+
+
+def test_the_process_of_a_store_that_was_killed(tmp_path):
+    """Every rank lost the store, so none of them was killed, and what ended well was another program."""
+    (tmp_path / "coordinator.log").write_text(
+        "2026-11-19 13:02:19 coordinator on orch listening on 29400\n"
+        "run.sh: line 3: 10244 Killed   python coordinator.py\n2026-11-19 13:03:24 coordinator exited with 0\n"
+    )
+    lost = "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed."
+    for rank in range(4):
+        steps = "".join(f"2026-11-19 13:03:0{n} learner {rank}: episode {n}0 loss 0.{n}\n" for n in range(1, 5))
+        raised = (
+            f'[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "/rl/learn.py", line 12, in main\n'
+        )
+        (tmp_path / f"learner-{rank}.log").write_text(f"{steps}{raised}[rank{rank}]: {lost}\n")
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.category, found.cause, found.culprits.hosts) == ("crash", "store-lost", ("orch",))

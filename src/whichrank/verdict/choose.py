@@ -253,8 +253,8 @@ def _housed(root: Finding, others: Sequence[Finding]) -> Finding:
 
 
 def _shows(finding: Finding, root: Finding) -> bool:
-    """A fault of a GPU shows in the one rank whose kernels fail, what slows one down in the rank that is late, what holds
-    one up in the rank that did not come, a name that does not resolve in those that fall back to loopback."""
+    """A fault of a GPU shows in the one rank whose kernels fail, what slows one down in the rank that is late, what
+    holds one up in the rank that did not come, a name that does not resolve in those that fall back to loopback."""
     family = causes()[root.cause].family
     of_kernels = finding.cause in causes() and causes()[finding.cause].family == "cuda-fault"
     failed = family == "gpu-hardware" and of_kernels and len(finding.subject.ranks) == 1

@@ -199,3 +199,16 @@ def test_a_call_of_one_rank_above_the_line_of_the_others(by_rank, shape):
     dumps = [dump(r, {"0": (0, 1, 2, 3)}, others if r else alone) for r in range(4)]
     (trouble,) = build_case([*dumps, Outline({}, by_rank={"/srv/job/train.py": by_rank})]).troubles
     assert (trouble.shape, trouble.ranks) == (shape, (0,))
+
+
+@pytest.mark.parametrize(("sorted_by_key", "shape"), [([(19, 28)], "swapped"), ([(19, 19)], "skipped")])
+def test_two_calls_of_one_loop_over_what_was_sorted_by_a_key(sorted_by_key, shape):
+    """A round gathers at line 22 and reduces at line 27, or only reduces; rank 0 took the other task first."""
+    both = [Did("0", "all_gather", 1, line=22), Did("0", "all_reduce", 2, line=27), Did("0", "all_reduce", 3, line=27)]
+    steps = [replace(did, seq=did.seq + 3 * n) for n in range(9) for did in both]
+    others = [*steps, Did("0", "all_reduce", 28, done=False, line=27)]
+    first = [*steps, Did("0", "all_gather", 28, done=False, line=22)]
+    dumps = [dump(r, {"0": (0, 1, 2, 3)}, others if r else first) for r in range(4)]
+    loops_of = {"/srv/job/train.py": (Loop(19, 28, exits=False),)}
+    (trouble,) = build_case([*dumps, Outline(loops_of, sorts={"/srv/job/train.py": sorted_by_key})]).troubles
+    assert trouble.shape == shape

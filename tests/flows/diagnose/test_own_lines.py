@@ -278,3 +278,14 @@ def test_json_that_whichrank_wrote_is_nobody_s_words(tmp_path, begin, heard):
     path.write_text(f'{begin}"rank": 5, "frames": ["train.py:31 in main", "shards: 2 of 3, cache: local fallback"]}}')
     item = Item(path, path.name, path.stat().st_size, 0)
     assert len(SpokenLines([item], People(), WORLD).lines) == heard
+
+
+@pytest.mark.parametrize(("shares", "cause"), [((31, 1659), "uneven-inputs"), ((32, 1712), "collective-desync")])
+def test_a_share_that_is_smaller_in_the_last_round(tmp_path, shares, cause):
+    said = "[rank{}]: epoch {}: {} shards/worker x 12 workers, {} batches"
+    epochs = [said.format(r, n, *(shares if (r, n) == (5, 2) else (32, 1712))) for n in range(3) for r in range(WORLD)]
+    other = timeouts(late=99)
+    other = [line.replace("=64,", "=26214912,") for line in other]
+    other[5] = other[5].replace("=26214912,", "=2,")
+    verdict = judged(tmp_path, *steps(4), *epochs, *other)
+    assert (verdict.cause, verdict.culprits.ranks) == (cause, (5,))

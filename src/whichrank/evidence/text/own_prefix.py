@@ -6,8 +6,8 @@ nobody disagrees. A number behind an `r` or `rank` is the rank by itself, if no 
 the rank, a name that begins nearly every line and differs in its number or last letter only is the host; half of
 the lines are enough where it stands in brackets and other lines speak of every such name.
 
-Where no line says `rank`, numbers from 0 without a gap that begin most lines, each about as often, are the ranks too; so
-are those that all lines with a time have behind a word such as `worker`.
+Where no line says `rank`, numbers from 0 without a gap that begin most lines, each about as often, are the ranks too;
+so are those that all lines with a time have behind a word such as `worker`.
 """
 
 from __future__ import annotations

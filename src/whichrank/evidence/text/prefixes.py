@@ -36,6 +36,10 @@ _HEAD_RANK = re.compile(
     r"|[A-Za-z]{1,60}(?= {1,3}[-|] )) {1,3}){0,8}"
     r"[A-Za-z_.]{0,30}\[rank[ _=:-]{0,2}(\d{1,6})(?:/\d{1,6})?(?: ?@ ?([\w.-]{1,60}))?\]:? ?"
 )
+_LOGURU = re.compile(
+    r"[A-Z]{4,8}\s{0,8}\| [\w.<>]{1,80}:[\w<>]{1,60}:\d{1,6} - \[?[Rr]ank[ =_]?(\d{1,6})(?:\]:?|:| \|) "
+)
+"""`INFO     | train:main:17 - rank 3: `."""
 _BARS = re.compile(
     rf"(?:\| {{0,2}})?(?:{_LEVEL} {{0,8}}\| {{0,2}})?(?:([A-Za-z][\w.-]{{0,60}}) {{0,4}}\| {{0,2}})?"
     r"rank {0,2}[=:#]? ?(\d{1,6})(?:/\d{1,6})? {0,4}\| ?"
@@ -318,6 +322,7 @@ def _peel_head(voice: Voice) -> bool:
     named = (match[2] if match else None) or (host[1] if host else None)
     if match is None and voice.time_ns is not None:
         match = _END_OF_BRACKET.match(voice.text) if "]" in voice.text[:80] else None
+        match = match or (_LOGURU.match(voice.text) if " - " in voice.text[:120] else None)
         if match is None and "|" in voice.text and (bars := _BARS.match(voice.text)):
             voice.rank, voice.host, voice.text = int(bars[2]), voice.host or bars[1], voice.text[bars.end() :]
             return True

@@ -91,6 +91,8 @@ def finish(case: Case) -> Finish | None:
     elif "accounted" in recorded:
         # Slurm says that the job completed: a step that was cancelled or a task that was killed was not the training.
         fatal = [event for event in fatal if not isinstance(event, JobEnded | ProcessExit)]
+    if lost := {event.ref.source for event in losses_of_all(case)}:
+        said = [mark for mark in said if mark.source in lost]  # another program may have ended well
     speaking = _speaking(case)
     fitting = [mark for mark in said if not any(_contradicts(event, mark, speaking) for event in fatal)]
     if not fitting or case.experiments:

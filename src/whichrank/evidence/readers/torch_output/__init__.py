@@ -228,7 +228,9 @@ class Listener:
 
 _LOGGED = re.compile(rb"(?<![\w.])(?:ERROR|WARNING|WARN|CRITICAL)\b")
 """The level that a logger puts before a message."""
-_ANNOUNCED = re.compile(rb"(?i)(?:Error|Exception)\b|\b(?:fail(?:s|ed|ure)|crash(?:es|ed)?|died|aborted|unhandled|uncaught)\b")
+_ANNOUNCED = re.compile(
+    rb"(?i)(?:Error|Exception)\b|\b(?:fail(?:s|ed|ure)|crash(?:es|ed)?|died|aborted|unhandled|uncaught)\b"
+)
 """What a program says of itself before it prints a traceback."""
 _OF_RANK = re.compile(
     rb"(?i)(?<!to )(?<!from )(?<!with )(?<!for )(?<!by )(?<!peer )(?<!lost )(?<!and )(?<![\w-])"

@@ -67,6 +67,8 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     else:
         message = f"{name} issued {acted} where {due} was expected; {waiting}."
     other = Alternative("collective-order", "it may issue the missing operation later, in another order")
+    if trouble.other is not None:
+        other = Alternative("process-group-order", "it may come to the other group's operation later")
     others: tuple[Alternative, ...] = (other,)
     if trouble.due is not None and lineup.p2p[trouble.due]:
         others = (

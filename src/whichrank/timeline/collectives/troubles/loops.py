@@ -94,11 +94,17 @@ def _above_on_its_rank(lineup: Lineup, trouble: Trouble, script: Script, stands:
 
 
 def _order_of_one_line(lineup: Lineup, trouble: Trouble, script: Script) -> bool:
-    """Whether one line that sorts calls both operations of a group: none of them was left out."""
+    """Whether one line that sorts calls both operations of a group, or one loop over what was sorted by a key does:
+    none of them was left out."""
     acted, due = trouble.acted, trouble.due
     if trouble.shape != "skipped" or acted is None or due is None or lineup.group[acted] != lineup.group[due]:
         return False
     callers = lines_of_both(lineup, acted, due, script.are_two)
+    there = fork(lineup.call_of(acted).stack, lineup.call_of(due).stack)
+    if there is not None and there[0].line != there[1].line:
+        spans = script.lines.sorts.get(there[0].file, ())
+        if any(a <= there[0].line <= b and a <= there[1].line <= b for a, b in spans):
+            return True
     return any(a <= line <= b for file, _, line in callers for a, b in script.lines.sorts.get(file, ()))
 
 
