@@ -294,6 +294,16 @@ def test_requests_without_an_answer_below_prompts(tmp_path, asked, found):
         assert {link.a.host, link.b.host} == {"nodeb", "nodec"}
 
 
+@pytest.mark.parametrize(("policy", "hosts"), [("drop", ("node1",)), ("accept", ())])
+def test_the_host_whose_firewall_drops_what_it_does_not_list(tmp_path, policy, hosts):
+    head = "[root@node2 ~]# ss -tan state syn-sent\nRecv-Q Send-Q Local Address:Port  Peer Address:Port Process\n"
+    rows = "".join(f"0      1        10.8.15.2:{port}  10.8.15.1:43681\n" for port in (48940, 48946))
+    (tmp_path / "node2.net.txt").write_text(head + rows + pings(("node2", "node1", 3, 3)))
+    rules = f"type filter hook input priority filter; policy {policy};\n\t\ttcp dport 22 accept\n"
+    (tmp_path / "nft_node1.txt").write_text(f"root@node1:~# nft list ruleset\nchain input {{\n\t\t{rules}}}\n")
+    assert told(tmp_path)["NETI153"].subject.hosts == hosts
+
+
 def test_a_listing_of_requests_alone_and_a_peer_that_answers_pings(tmp_path):
     head = "[root@node2 ~]# ss -tan state syn-sent\nRecv-Q Send-Q Local Address:Port  Peer Address:Port Process\n"
     rows = "".join(f"0      1        10.8.15.2:{port}  10.8.15.1:43681\n" for port in (48940, 48946))

@@ -10,6 +10,7 @@ system chooses for NCCL and Gloo. An address that does not lead to the peer stay
 ## How it decides
 By sockets in the state SYN-SENT whose opening was repeated twice or more. A process that does not listen answers with a
 refusal instead. A listener that was seen at the other end, or half-open connections there, prove that the host is up.
+Of two hosts the one is named whose own firewall rules drop what they do not list.
 
 ## Example
 `SYN-SENT 0 1 10.0.0.2:41234 10.0.0.1:29500 timer:(on,3.200ms,3)`
@@ -29,8 +30,11 @@ from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.rules import hardware_findings, network_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.job_state import known_messages
 from whichrank.timeline.network import paths
 from whichrank.timeline.network.connections import Flow
+from whichrank.timeline.network.paths import Scope
 
 CODE = "NETI153"
 CAUSE = "firewall"
@@ -59,6 +63,7 @@ _LIKELY = Claim(
         ("wrong-interface", "an address that does not lead to the peer stays silent too"),
     ),
 )
+_POLICY = "host-drops-by-policy"
 _AT_ONCE = 2
 _TRIES = 2
 """After one and three seconds: a listener that is only busy answers the first or the second."""
@@ -71,7 +76,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     waiting = waiting or _without_tries(case)
     if not waiting:
         return []
-    scope = paths.scope_of(waiting)
+    scope = _that_drops(case, waiting, paths.scope_of(waiting))
     peers = sorted({f"{f.sender.peer}:{f.sender.peer_port}" for f in waiting})
     back = [s for s in case.connections.half_open if any(s.there == f.sender.here for f in waiting)]
     proven = bool(back) or all(_is_up(f) or _answers(case, f) for f in waiting)
@@ -89,6 +94,16 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             subject=network_findings.subject(scope),
         )
     ]  # fmt: skip
+
+
+def _that_drops(case: Case, waiting: list[Flow], scope: Scope) -> Scope:
+    """The one end of the pair whose firewall drops what it does not list, where its rules are at hand."""
+    if scope.pair is None:
+        return scope
+    dropping = {short_name(s.sign.host) for s in known_messages.seen(case, _POLICY) if s.sign.host}
+    asked = {flow.target for flow in waiting}
+    ends = [place for place in scope.pair if place in asked and short_name(place.name) in dropping]
+    return Scope(place=ends[0]) if len(ends) == 1 else scope
 
 
 def _without_tries(case: Case) -> list[Flow]:

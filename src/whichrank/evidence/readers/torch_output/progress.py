@@ -38,6 +38,10 @@ _STEP = re.compile(
     r"(?:\s{0,8}[:=#]\s{0,8}|\s{1,8})\[?\s{0,8}(\d{1,12})(?![.\d])"
     r"(?:\s{0,8}/\s{0,8}(\d{1,12}))?"
 )
+_OTHER_STEP = re.compile(
+    r"(?<![\w.-])(?:i ?=|update|round|episode)s?[ :=#]{0,3}(\d{1,12})(?![.\d])(?:\s{0,4}/\s{0,4}(\d{1,12}))?"
+)
+"""What else programs count, in a line with a loss: `i=71`, `update 200`."""
 _EPOCH = re.compile(r"epoch(?<![a-z]epoch)s?[\"']?\s{0,8}[:=\[(]{0,2}\s{0,8}[\"']?(\d{1,9}(?:\.\d{1,12})?)")
 # `Epoch: [0][ 10/5005]`, `Epoch(train) [1][ 50/1251]`, `Train: 0 [  50/1251 (  4%)]`.
 _BRACKET_STEP = re.compile(r"\[\s{0,8}(\d{1,12})/\s{0,8}(\d{1,12})(?:\s{0,4}\([\d\s.]{1,8}%\))?\]")
@@ -156,6 +160,8 @@ def only_nonfinite(voice: Voice) -> int | None:
 def _read_place(text: str, step: Step) -> None:
     match = _BAR.search(text) if "%|" in text else None
     match = match or _STEP.search(text) or _BRACKET_STEP.search(text)
+    if match is None and step.loss_state != ABSENT:
+        match = _OTHER_STEP.search(text)
     if match:
         step.step = int(match[1])
         step.total = int(match[2]) if match[2] else -1
