@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from whichrank.evidence.readers.reports import complains
 from whichrank.evidence.text.own_lines import is_own
+from whichrank.evidence.text.quotations import denied
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
-from whichrank.facts.closest_cause import closest
+from whichrank.facts.closest_cause import Closeness, closest
 from whichrank.facts.interventions import did_nothing
 from whichrank.facts.messages import recognise
 from whichrank.facts.taxonomy import causes
@@ -41,8 +42,8 @@ _LARGEST = 1 << 17
 """Of a longer file the beginning is read."""
 _END = 1 << 12
 """Of a file, to find its last line."""
-LISTED = 2.0
-"""The least that words must tell for a cause to be listed."""
+STATED, LISTED = 10.0, 2.0
+"""What a known message tells, on the scale of words, and the least that is listed."""
 _LONGEST, _MOST = 600, 16_000
 """Characters of a line, and of all lines together."""
 
@@ -51,11 +52,11 @@ def closest_causes(items: Sequence[Item]) -> list[ClosestCause]:
     """The causes whose wording comes closest to a text that speaks of trouble, the closest first."""
     told = (place for place in new_lines(texts_of(items)) if not did_nothing(place[2]))
     places = [place for place in told if not _accounted_for(place[2]) and not _is_routine(place[2])]
-    troubled = any(_is_trouble(text.lower()) or complains(text) for _, _, text in places)
-    ranked = closest([text for _, _, text in places]) if troubled else []
+    troubles = [at for at, (_, _, text) in enumerate(places) if _is_trouble(text.lower()) or complains(text)]
+    ranked = closest([text for _, _, text in places]) if troubles else []
     near = [
         ClosestCause(found.cause, found.score, found.told, Ref(label, f"line {number}", text.strip()[:300]))
-        for found in ranked
+        for found in (*_stated(places, troubles, ranked), *ranked)
         for label, number, text in [places[found.line]]
     ]
     return near if any(one.told >= LISTED for one in near) else _last_activity(items)
@@ -77,6 +78,16 @@ def _last_activity(items: Iterable[Item]) -> list[ClosestCause]:
         if cause is not None:
             found.append(ClosestCause(cause, 1.0, LISTED, Ref(item.label, f"line {number}", text.strip()[:300])))
     return found
+
+
+def _stated(places: list[tuple[str, int, str]], troubles: list[int], ranked: list[Closeness]) -> list[Closeness]:
+    """The cause of the first known message, which no rule has taken up: it tells more than any words."""
+    for at in troubles:
+        for signature, match in recognise(places[at][2]):
+            told = signature.role == "root" and signature.cause in causes()
+            if told and not denied(places[at][2][: max(0, places[at][2].find(match[0]))]):
+                return [Closeness(signature.cause, 2 * ranked[0].score if ranked else 1.0, STATED, at)]
+    return []
 
 
 def texts_of(items: Iterable[Item]) -> Iterator[tuple[str, bytes]]:

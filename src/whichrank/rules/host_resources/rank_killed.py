@@ -34,7 +34,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import deaths, statements
-from whichrank.timeline.job_state.exceptions import losses_of_all
+from whichrank.timeline.job_state.outcome import losses_of_all
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST103"

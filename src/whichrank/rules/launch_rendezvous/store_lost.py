@@ -42,7 +42,7 @@ from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths, exceptions, statements
-from whichrank.timeline.job_state.outcome import at_work
+from whichrank.timeline.job_state.outcome import at_work, losses_of_all
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "LNCH102"
@@ -133,7 +133,7 @@ def _closed(text: str) -> bool:
 def _explained(case: Case, lost: list[Statement]) -> bool:
     store = {(e.ref.source, e.line) for e in case.events(StoreError)}
     others = [e for e in case.events(*_OTHERS) if (e.ref.source, e.line) not in store and not _follows(e, lost)]
-    if exceptions.losses_of_all(case):  # what another process than a rank died of is what the store was lost by
+    if losses_of_all(case):  # what another process than a rank died of is what the store was lost by
         others = [e for e in others if e.rank is not None or not isinstance(e, NativeCrash)]
     if others or deaths.ended_from_outside(case) or exceptions.own_exceptions(case):
         return True

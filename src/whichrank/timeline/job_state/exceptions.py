@@ -168,12 +168,6 @@ def lost_a_peer(case: Case) -> set[int]:
     return {event.rank for event in (*case.events(PeerClosed), *raised) if event.rank is not None}
 
 
-def losses_of_all(case: Case) -> list[Event]:
-    """What every rank raised because it lost the store or its peers: none of them had died or left before."""
-    lost = [event for event in case.events(Traceback) if not event.ignored and short_type(event) in _LOSS_TYPES]
-    return list(lost) if case.world > 1 and {event.rank for event in lost} >= set(range(case.world)) else []
-
-
 def _is_followed(told: list[Traceback], number: int) -> bool:
     """Whether the next exception of the same rank stands close behind this one."""
     event = told[number]

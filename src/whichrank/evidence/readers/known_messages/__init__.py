@@ -20,7 +20,7 @@ from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, UTF16, Chunk, Indices
 from whichrank.evidence.text.path_hint import PathHint, hint_of_path
 from whichrank.evidence.text.prefixes import Voice, clock_of, listen
-from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
+from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, denied, set_off
 from whichrank.evidence.text.repeated_lines import Held, Often, keys, look
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Found, Words
@@ -66,8 +66,6 @@ _OUTPUT = re.compile(
 )
 _MARKS = (b"NCCL ", b"arning: ", b"WARNING", b"ERROR", b"INFO", b".py:", b".cpp:", b".cc:", b".cu:")
 """Marks of lines that a program printed, and what stands in each of them."""
-_DENIED = re.compile(r"(?i)\b(?:no|not|never|without|nor|neither|isn['’]?t|don['’]?t|didn['’]?t)\b[^.;\n]{0,60}$")
-"""A person says that the message is not there."""
 _BEGINS = re.compile(rb"\s{0,8}File |\[(?!\d\d?:\d\d\] [A-Za-z])|\d{4}-\d\d")
 """How lines of programs begin; `[09:14] anya: ` is a person's."""
 
@@ -306,7 +304,7 @@ class Listener:
             start = whole.find(found[0])
             span = (start, start + len(found[0]))
             in_passing = self._prose and signature.library != REPORT and not set_off(whole, *span)
-            if in_passing and (not self._retold or _DENIED.search(whole[max(0, span[0] - _EXTRA) : span[0]])):
+            if in_passing and (not self._retold or denied(whole[: span[0]])):
                 continue  # a person speaks of what programs print
             alike.found[signature.id] = signature
             if any(begin < span[1] and span[0] < end for begin, end in taken):
