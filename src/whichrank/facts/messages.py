@@ -81,6 +81,8 @@ class Signature(NamedTuple):
     examples: tuple[str, ...]
     ahead: int = 0
     """How many minutes later what it announces may come: until then the job goes on."""
+    asked_for: bool = False
+    """Harmless by itself, and looked for all the same: a rule compares what several ranks or hosts say."""
 
     @property
     def shape(self) -> re.Pattern[str]:
@@ -230,6 +232,10 @@ def names_a_cause(text: str) -> bool:
     return any(_tells(s) for line in text[:4096].split("\n") if _may_tell(line) for s, _ in recognise(line))
 
 
+def _stands_aside(signature: Signature) -> bool:
+    return signature.role == "harmless" and not signature.asked_for
+
+
 def _tells(signature: Signature) -> bool:
     return signature.role == "root" and signature.grade >= Grade.SUPPORTS
 
@@ -291,6 +297,7 @@ def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
             fix=known.pop("fix", "") or " ".join(fixes.fix(fields.get("cause", ""))),
             source=known.pop("source"),
             ahead=int(known.pop("ahead", "0")),
+            asked_for=known.pop("asked_for", "no") == "yes",
         )
     except KeyError as error:
         needed = (*_NEEDED, "example") if "pattern" in fields else _NEEDED
@@ -353,7 +360,7 @@ class Known:
     @cached_property
     def harmless(self) -> frozenset[bytes]:
         """Those that stand in harmless lines alone: nobody needs to look for them, but they may stand beside others."""
-        return frozenset(a for a, items in self.anchors.items() if all(s.role == "harmless" for s in items))
+        return frozenset(a for a, items in self.anchors.items() if all(map(_stands_aside, items)))
 
     @cached_property
     def words(self) -> dict[bytes, tuple[Signature, ...]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 
 from whichrank.evidence.text.prefixes import Clock, listen
@@ -62,3 +64,20 @@ def test_dates_of_loggers(line, rank, text):
 
 def test_a_month_that_does_not_exist_is_a_day():
     assert listen(b"25/12/2024 02:11:37 INFO x", Clock(0)).time_ns == 1735092697 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("line", "day"),
+    [
+        ("08.03.2024 19:30:15 [rank 6] weiter", (2024, 3, 8)),
+        ("[19-11-2026 12:59:11] [rank 6] weiter", (2026, 11, 19)),
+        ("11-19-2026 12:59:11 [rank 6] on", (2026, 11, 19)),
+        ("2024-06-18,08:01:12 | INFO | [rank 6] on", (2024, 6, 18)),
+        ("03:40:07.671Z [rank 6] on", None),
+        ("192.168.20.24 19:30:15", None),
+    ],
+)
+def test_dates_of_other_places(line, day):
+    voice = listen(line.encode(), Clock(0))
+    told = None if voice.time_ns is None else datetime.fromtimestamp(voice.time_ns / 1e9, timezone.utc)
+    assert (None if told is None else (told.year, told.month, told.day)) == day

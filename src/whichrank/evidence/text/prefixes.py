@@ -83,13 +83,17 @@ _TEST_FAILS = re.compile(r"(?: \.\. )?([A-Za-z][\w.-]{0,62})(?: pid \d{1,10})?: 
 """How NCCL's tests begin what fails: `node7: Test CUDA failure`, ` .. node7 pid 4410: Test failure`."""
 _HOST_BEGINS = frozenset("nhwcgidsmNHWCGIDSM0123456789")
 _DATED = re.compile(
-    r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+    r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _,](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
     r"(Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s:,|\[-]|$)"
 )
 # With the year behind the day: `03/06/2025 02:11:37`, and `[03/06/25 02:11:37]` as rich prints it.
 _DAY_FIRST = re.compile(
     r"(?:[\[(]?(\d\d)/(\d\d)/(20\d\d)|\[(\d\d)/(\d\d)/(\d\d))[T ,]{1,2}(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
     r"[\])]?(?=[\s:,|\[-]|$)"
+)
+# As in much of Europe: `08.03.2024 19:30:15`, `19-11-2026 12:59:11`, the day first.
+_DOTTED = re.compile(
+    r"[\[(]?(\d\d)[.-](\d\d)[.-](20\d\d)[T ,]{1,2}(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\])]?(?=[\s:,|\[-]|$)"
 )
 # Without a year: `12-03 12:05:02`, `03/12 12:05:02.5`.
 _DAY = re.compile(r"[\[(]?(\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\])]?(?=[\s:,|\[-]|$)")
@@ -273,7 +277,7 @@ def _peel_own(voice: Voice, clock: Clock, prefix: re.Pattern[str]) -> None:
 
 def _stamped(text: str) -> bool:
     """Whether the line begins with a time of day, with or without its date."""
-    shapes = (_DATED, _DAY_FIRST, _DAY, _TIME_OF_DAY)
+    shapes = (_DATED, _DAY_FIRST, _DOTTED, _DAY, _TIME_OF_DAY)
     return text[:1] in tuple("[(0123456789") and any(shape.match(text) for shape in shapes)
 
 
@@ -429,6 +433,11 @@ def _date(text: str, clock: Clock) -> tuple[int | None, str] | None:
         return stamp, text[(cri or match).end() :]
     if match := _DAY_FIRST.match(text):
         return _day_first(match, clock), text[match.end() :]
+    if match := _DOTTED.match(text):
+        month, day_of_month = int(match[2]), int(match[1])
+        swapped = month > _MONTHS_OF_A_YEAR
+        day = (int(match[3]), *((day_of_month, month) if swapped else (month, day_of_month)))
+        return clock.at(day, (match[4], match[5], match[6]), match[7] or "", ""), text[match.end() :]
     if match := _DAY.match(text):
         clocked = (match[3], match[4], match[5])
         return clock.at((0, int(match[1]), int(match[2])), clocked, match[6] or "", ""), text[match.end() :]

@@ -67,6 +67,8 @@ _NUMBER = re.compile(r"\W*(\d+(?:\.\d+)?)[A-Za-z%/]{0,6}\W*")
 _ADDRESS, _LOOPBACK = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}"), re.compile(r"127(?:\.\d{1,3}){3}")
 _PATH = re.compile(r"/(?!dev/)[\w.-]{2,}(?:/[\w.-]+)*[:,]?")
 _ERROR = re.compile(r"(?:Error|Exception)\b|(?i:\b(?:no such file|not found|missing|failed)\b)")
+_STOPS_TOO = "clock-skew"
+"""What slows nothing down, and ends a job: its tickets and certificates are not valid yet."""
 _FINISHED = 0.7
 """Of a run that said that it ended well, nothing is looked for."""
 _SYMPTOMS = (
@@ -121,9 +123,13 @@ def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[O
     errors = [line for text in texts for line in text.last if _ERROR.search(line)]
     near = {verdict.cause, *(other.cause for other in verdict.alternatives if verdict.confidence < _FINISHED)}
     found = [odd for odd in _all_odd(texts, people) if is_open or odd.cause in near]
-    category = "slow" if slow and verdict.category not in ("hang", "crash") else verdict.category
+    category = "slow" if slow and verdict.category != "hang" else verdict.category
     return [
-        replace(odd, category=category, in_error=_is_in(odd, errors) or _is_of(odd.host, people, verdict))
+        replace(
+            odd,
+            category=verdict.category if odd.cause == _STOPS_TOO else category,
+            in_error=_is_in(odd, errors) or _is_of(odd.host, people, verdict),
+        )
         for odd in found
     ]
 

@@ -22,7 +22,8 @@ from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state.known_messages import has_run
 
 _ANOTHER_CALL = "conditional-collective"
-_LATE = ("rank-stuck-in-user-code", "collective-order", _ANOTHER_CALL)
+_IN_A_CALL = (_ANOTHER_CALL, "size-mismatch")
+_LATE = ("rank-stuck-in-user-code", "collective-order", *_IN_A_CALL)
 """Besides the generic causes: they say that a rank went another way, not why."""
 _OF_LIBRARIES = re.compile(r"Traceback|NCCL INFO|\[[Rr]ank \d+\] ")
 """What torch and NCCL print on their own account."""
@@ -32,7 +33,9 @@ _SHARES = re.compile(
     r"|батчей|шагов)\b|样本|批次|サンプル|バッチ|샘플|배치"
 )
 _BATCH = re.compile(r"(?i)batch")
-_COUNTED = re.compile(rf"{_SHARES.pattern}|(?i:^(?:n|num|len|mb|mbs|micro\w*|\w*count\w*|chunks?|rows|items|seqs?)$)")
+_COUNTED = re.compile(
+    rf"{_SHARES.pattern}|(?i:^(?:n|num|len|mb|mbs|micro\w{0, 24}|\w{0, 24}count\w{0, 24}|chunks?|rows|items|seqs?)$)"
+)
 """How programs call how much they have to do."""
 _NAMED_VALUE = re.compile(r"([A-Za-z][\w.-]{0,30})[\"']?\s?[=:]\s?(\d{1,9})(?![\w.:/-])")
 _ROUNDS_BEFORE, _ROUNDS_ASKED = 2, 16
@@ -61,7 +64,7 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
     if behind is not None:
         suspects = set(behind[0])
     found = _why_it_left([line for rank in sorted(suspects) for line in _of(rank, case, spoken, suspects)])
-    if verdict.cause == _ANOTHER_CALL:  # it is in a call: only that its loop had ended says why
+    if verdict.cause in _IN_A_CALL:  # it is in a call: only that its loop had ended says why
         return [line for line in found if line.cause == "uneven-inputs"]
     if behind is not None and not found:
         missing = activity_in(behind[1].text) or verdict.cause
@@ -185,24 +188,28 @@ def _counts_differ(line: Line, spoken: SpokenLines) -> bool:
     much closer together, or that are the same where they are counted in batches of a size that all of them name."""
     if not _SHARES.search(line.text):
         return False
-    mine, others = line.numbers, _in_its_round(line, spoken)
+    mine, others, usual = line.numbers, *_in_its_round(line, spoken)
     shared = min(map(len, (mine, *others)))
     if len(others) < 2:
         return False
-    rows = [tuple(_value(said[at]) for said in (mine, *others)) for at in range(shared)]
+    rows = [tuple(_value(said[at]) for said in (mine, *others)) for at in range(shared) if usual is None or at in usual]
     sizes = [row[0] for row in rows if len(set(row)) == 1 and row[0] > 1] if _BATCH.search(line.text) else []
     return any(_is_less(row) or any(_is_less([n // size for n in row]) for size in sizes) for row in rows)
 
 
-def _in_its_round(line: Line, spoken: SpokenLines) -> list[tuple[str, ...]]:
+def _in_its_round(line: Line, spoken: SpokenLines) -> tuple[list[tuple[str, ...]], set[int] | None]:
     """The numbers that the others said when this was said for the last time: in their last line, if all said it as
-    often."""
+    often; and the places of those that were the same on all in the round before, if there was one."""
     by_rank = spoken.rounds.get(line.beginning, {})
     mine = by_rank.get(line.speaker.name, [])
     if not mine or mine[-1] != line:
-        return []
-    others = (said for rank, said in by_rank.items() if rank != line.speaker.name)
-    return [said[-1].numbers for said in others if len(said) == len(mine)]
+        return [], None
+    others = [said for rank, said in by_rank.items() if rank != line.speaker.name and len(said) == len(mine)]
+    last = [said[-1].numbers for said in others]
+    if len(mine) == 1:
+        return last, None
+    before = [said[-2].numbers for said in (mine, *others)]
+    return last, {at for at in range(min(map(len, before))) if len({numbers[at] for numbers in before}) == 1}
 
 
 def _is_less(row: Sequence[int]) -> bool:

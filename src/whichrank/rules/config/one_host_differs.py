@@ -42,8 +42,6 @@ from whichrank.timeline.case import Case
 CODE = "CONF112"
 CAUSE = "wrong-environment"
 
-_STOP_TOO = ("clock-skew",)
-"""With a wrong clock a job is slow to explain, or fails: its tickets and certificates are not valid yet."""
 _PCI = re.compile(r"\b[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]\b")
 
 
@@ -54,7 +52,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, odd: OddHost) -> Finding:
-    slow = causes()[odd.cause].usual_category == "slow" and odd.cause not in _STOP_TOO
+    slow = causes()[odd.cause].usual_category == "slow" and odd.category not in ("crash", "hang")
     said = f"“{odd.ref.quote[:140]}”"
     message = f"{odd.host} alone prints {said}, and none of the other {odd.peers - 1} hosts does."
     if odd.usual is not None and odd.what:

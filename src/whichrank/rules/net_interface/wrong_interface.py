@@ -55,7 +55,7 @@ _CLAIM = Claim(
 )
 _FAILED = Claim(CODE, CAUSE, fix=_CLAIM.fix, blames="host", next=_CLAIM.next)
 _CHOICES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-_USED = ("nccl-bootstrap-shape-old", "nccl-bootstrap-shape-new", "nccl-net-interface-old", "nccl-oob-interface")
+_USED = ("nccl-bootstrap-shape-old", "nccl-bootstrap-shape-new", "nccl-net-interface-old")
 _NOWHERE = re.compile(r"(?:ip6?tnl|tun|tap|tailscale|wg|sit|gre|usb|dummy|kube-ipvs|nodelocaldns)\w*")
 _IP_OVER_IB = re.compile(r"ib(?:[ps]\d\w*|\d{1,3})")
 _SYSTEM_ERROR = 2
@@ -214,7 +214,11 @@ def _by_the_choice(case: Case) -> list[Finding]:
 
 def _over_infiniband(case: Case) -> list[Finding]:
     """IP over InfiniBand, which NCCL takes before all others, where the first sockets failed."""
-    chosen = [s for s in known_messages.seen(case, *_USED) if _IP_OVER_IB.fullmatch(s.group("interface"))]
+    chosen = [
+        s
+        for s in known_messages.seen(case, *_USED, "nccl-oob-interface")
+        if _IP_OVER_IB.fullmatch(s.group("interface"))
+    ]
     trails = (trail for process in case.nccl for trail in process.trails)
     failed = [t for t in trails if t.code == _SYSTEM_ERROR and t.place.startswith("bootstrap.cc")]
     if not chosen or not failed:
