@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import permutations
 
+import pytest
+
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, Grade, Subject
 from whichrank.model.verdict import Argument
@@ -178,3 +180,10 @@ def test_a_driver_explains_only_the_ranks_of_its_own_that_see_no_gpu():
     )
     assert chosen(unseen, finding("driver-mismatch", [0], PROVES, category="crash")).verdict.cause == "device-ordinal"
     assert chosen(unseen, finding("driver-mismatch", [4, 5], HINTS, category="crash")).verdict.cause == "device-ordinal"
+
+
+@pytest.mark.parametrize(("complained", "sure"), [(None, 0.85), ("slow", 0.85), ("hang", 0.6), ("crash", 0.6)])
+def test_a_run_that_finished_while_somebody_says_that_it_does_not(complained, sure):
+    finished = Ref("job.log", "line 9", "done")
+    verdict = choose([], looked_at="", silence=0.0, finished=finished, complained=complained).verdict
+    assert (verdict.category, verdict.confidence) == ("healthy", sure)

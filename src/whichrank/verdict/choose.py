@@ -28,6 +28,7 @@ _SEEN_AS = {"corruption": "matter of wrong results", "slow": "matter of speed"}
 MAX_ALTERNATIVES = 3
 # Two faults are told apart in time when they are this far apart: log stamps are good to a second, clocks differ.
 APART_NS = 3_000_000_000
+_STOPPED = ("hang", "crash")
 _LATE = ("straggler", "input-bound")
 """What measurements say of a rank that is late; why, other evidence may say."""
 _NEARLY = 0.25
@@ -55,6 +56,7 @@ def choose(
     silence: float,
     fit: Fit | None = None,
     finished: Ref | None = None,
+    complained: Category | None = None,
     working: Ref | None = None,
     observed: Category | None = None,
 ) -> Choice:
@@ -62,8 +64,8 @@ def choose(
     nothing speaks against it: 0 makes silence unknown.
 
     `fit` says what the state of the job has against a finding, `finished` where the run says that it ended well,
-    `working` where its output ends in the midst of work, and `observed` what the job was seen to do where nothing says
-    why."""
+    `complained` what a person says of it, `working` where its output ends in the midst of work, and `observed` what
+    the job was seen to do where nothing says why."""
     given = sorted(findings, key=_order)
     refuted = {i: argument for i, f in enumerate(given) if fit is not None and (argument := fit(f)) is not None}
     standing = [replace(f, severity="info") if i in refuted else f for i, f in enumerate(given)]
@@ -71,7 +73,7 @@ def choose(
     telling = _Weighed(finding for finding in standing if finding.severity != "info")
     if not telling:
         if finished is not None:
-            verdict = _survived(finished)
+            verdict = _survived(finished, complained)
         elif working is not None and observed is None:
             verdict = _goes_on(working)
         else:
@@ -297,9 +299,12 @@ def _shared(offered: Sequence[Alternative], left: float) -> tuple[Alternative, .
     return tuple(shared)
 
 
-def _survived(finished: Ref) -> Verdict:
-    """A run that ended well, whatever it printed on the way."""
+def _survived(finished: Ref, complained: Category | None) -> Verdict:
+    """A run that ended well, whatever it printed on the way; less surely where somebody says that it does not run."""
     said = finished.quote.strip()[:120]
+    if complained in _STOPPED:
+        summary = f"This run finished (“{said}”), and somebody speaks of a {complained}: what is at hand may be another run's."
+        return Verdict("healthy", "healthy", Subject(), (), 0.6, summary)
     summary = f"The run finished (“{said}”); what failed on the way was caught, retried or harmless."
     return Verdict("healthy", "healthy", Subject(), (), 0.85, summary)
 

@@ -104,7 +104,8 @@ NO_HOST = re.compile(
 TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
 """What torchrun puts before the lines that it passes on: the local rank, and the rank where it is told to."""
 _STAMP = re.compile(
-    r"[\[(]?(?:(?:\d{4}[-/.])?\d\d[-/.]\d\d(?:[-/.]\d{2,4})?(?:[T _]|,\s?))?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?"
+    r"[\[(]?(?:(?:\d{4}[-/.])?\d\d[-/.]\d\d(?:[-/.]\d{2,4})?(?:[T _]|,\s?))?"
+    r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?"
     r"(?:[\s,|-]{1,3}|$)"
 )
 LEVEL_FIRST = re.compile(

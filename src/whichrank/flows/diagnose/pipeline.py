@@ -29,6 +29,7 @@ from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import positions
 from whichrank.timeline.job_state.joined import joined
 from whichrank.timeline.job_state.outcome import at_work, observed
+from whichrank.timeline.job_state.trials import said_category
 from whichrank.verdict.choose import Choice, choose
 from whichrank.verdict.fit import against
 from whichrank.verdict.settle import settled
@@ -197,6 +198,7 @@ def conclude(
         silence=_silence(case),
         fit=lambda finding: against(case, finding),
         finished=case.finish.ref if case.finish else None,
+        complained=said_category(case),
         working=working.ref if (working := at_work(case)) is not None else None,
         observed=observed(case),
     )

@@ -184,3 +184,14 @@ def test_ranks_with_nothing_to_learn_from_take_another_path(tmp_path):
     said = "It hangs at the first backward when some GPUs receive a batch in which all images have zero annotations.\n"
     found = verdict(tmp_path, said)
     assert (found.category, found.cause) == ("hang", "conditional-collective")
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("I want to start it again, and the error log says that the tcp address is already taken.", "port-in-use"),
+        ("It says AssertionError: MPI world size 16 does not match torch world size 8", "world-size-mismatch"),
+    ],
+)
+def test_what_one_sentence_tells(tmp_path, said, cause):
+    assert verdict(tmp_path, f"# Training does not start\n\n{said}\n").cause == cause
