@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cost import at_most
 from whichrank.evidence.jobs_in_file import split
 from whichrank.flows.diagnose.pipeline import diagnose
@@ -85,3 +87,10 @@ def test_tags_of_long_texts(tmp_path):
     lines = [f"{'AB'[n % 2]} step {n} loss 1.0 lr 0.1 grad_norm 2.5" for n in range(4000)]
     found = parts(tmp_path, "tag A is job 4410, tag B is job 4411\n" + "\n".join(lines))
     assert set(found) == {"A", "B"}
+
+
+@pytest.mark.parametrize(("other", "jobs"), [("train_seg.py", {"A", "B"}), ("--nnodes 2 train_det.py", {""})])
+def test_tags_with_which_scripts_of_their_own_are_started(tmp_path, other, jobs):
+    lines = ["[A] + torchrun --nproc_per_node=4 train_det.py --cfg a.yml", f"[B] + torchrun --nproc_per_node=4 {other}"]
+    lines += [f"[{'AB'[n % 2]}] step {n} loss 1.0" for n in range(20)]
+    assert set(parts(tmp_path, "\n".join(lines))) == jobs

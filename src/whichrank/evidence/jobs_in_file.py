@@ -2,8 +2,8 @@
 
 People paste a second job "for comparison", append one job's output to another's, or let two jobs write to one file.
 Two forms are told apart: banners (`##### job 8811 #####`) that open a part, and a tag at the head of every line
-(`5512_0 `, `[A] `) that some line explains as a job. Each part keeps its line numbers: what belongs to another job
-becomes an empty line.
+(`5512_0 `, `[A] `) that some line explains as a job, or with which another script is started. Each part keeps its line
+numbers: what belongs to another job becomes an empty line.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ _BANNER = re.compile(rb"^[#=*>~-]{4,}.{0,120}?\bjob(?:[ _-]?id)?\b\W{0,3}(\d{2,1
 _TAGGED = rb"\[?([A-Z]|\d{3,12}(?:_\d{1,6})?)\]?[ \t]{1,40}(?=\S)"
 _TAG = re.compile(b"^" + _TAGGED)
 _SAYS_JOB = re.compile(rb"\b(?:jobs?|array|tenants?|output of)\b", re.IGNORECASE)
+_LAUNCH = re.compile(
+    rb"\b(?:torchrun|accelerate launch|deepspeed|python[\d.]{0,5} -m torch\.distributed\.\w{1,12}) "
+    rb".{0,200}?([\w./-]{1,120}\.py)\b"
+)
+_SEVERAL_HOSTS = re.compile(rb"--?(?:nnodes|node[_-]rank|rdzv|master[_-]addr|num_machines|hostfile)")
 _WORD = re.compile(rb"\w+")
 # At the start of any line of a text: a search that begins with a line break jumps from one to the next.
 _RULES = re.compile(rb"\n([#=*>~-]{4}[^\n]{0,396})")
@@ -130,12 +135,23 @@ def _by_tag(lines: list[bytes]) -> dict[str, list[bytes]]:
 
 
 def _explained(lines: list[bytes], tags: list[bytes]) -> set[bytes]:
-    """The words of lines without a tag that speak of jobs: `[A]=job 4410`, `job 7002`, `array 5512`."""
-    words: set[bytes] = set()
+    """The words of lines without a tag that speak of jobs: `[A]=job 4410`, `job 7002`, `array 5512`; and the tags of
+    lines that start scripts of their own."""
+    words = _launched(lines, tags)
     for line, tag in zip(lines, tags, strict=True):
         if not tag and _SAYS_JOB.search(line[:400]):
             words.update(_WORD.findall(line[:400]))
     return words
+
+
+def _launched(lines: list[bytes], tags: list[bytes]) -> set[bytes]:
+    """Tags whose lines start another script each, on one host: the launchers of several hosts start the same one."""
+    scripts: dict[bytes, bytes] = {}
+    for line, tag in zip(lines, tags, strict=True):
+        found = _LAUNCH.search(line[:400]) if tag else None
+        if found is not None and _SEVERAL_HOSTS.search(line[:400]) is None:
+            scripts.setdefault(tag, found[1])
+    return set(scripts) if len(set(scripts.values())) == len(scripts) > 1 else set()
 
 
 def _write(item: Item, folder: Path, number: int, job: str, lines: list[bytes]) -> Item:
