@@ -100,6 +100,10 @@ _STATE = _any(
     r"\b(?:is|are|was|were|inactive)\b", r"^(?:firewall|ufw|iptables|iommu|acs|vt-d)", r"^--(?:ipc|shm-size|cap-add)"
 )
 _SWITCHED_OFF = _any(r"\b(?:off|disabled?|disabling|without|skip\w{0,4}|removed?|removing|no)\b", r"=? ?False\b")
+_COMES_WHEN = _any(
+    r"\b(?:comes? up|happen(?:s|ed)?|occur(?:s|red)?|appear(?:s|ed)?|shows? up) "
+    r"(?:\w{1,10} ){0,2}?(?:when|while|whenever|as soon as|during|in the middle of)\b"
+)
 _THAN = _any(r"\b(?:slower|longer|worse|less|lower|fewer|hang\w{0,3}|fail\w{0,3})\b[^.]{0,24}\bthan (?:\w{1,8} ){0,3}$")
 """Worse than with the change that follows."""
 _ONLY_LARGER = _any(r"only\b[^.]{0,60}\b(?:multi|several|two|2|more|\d)")
@@ -262,9 +266,15 @@ def read(item: Item) -> Reading:
         phase = None if did_nothing(unit.text) else phase_in(unit.text)
         if seen and not is_printed(_QUOTED.sub("", unit.text)):
             records += [Complaint(category, ref, weight, phase) for category in seen]
-        elif phase is not None and _SWITCHED_OFF.search(unit.text) and _HELPED.search(unit.text):
+        elif phase is not None and _says_when(unit.text):
             records.append(Complaint("hang", ref, 0, phase))
     return Reading(list(records), "complete" if records else "ignored", "" if records else "no report in it")
+
+
+def _says_when(sentence: str) -> bool:
+    """Whether a sentence without a symptom says what the job does when it comes, or without which it does not."""
+    switched_off = _SWITCHED_OFF.search(sentence) is not None and _HELPED.search(sentence) is not None
+    return switched_off or _COMES_WHEN.search(sentence) is not None
 
 
 def answers(text: str) -> Iterator[tuple[int, str, Symptom]]:
