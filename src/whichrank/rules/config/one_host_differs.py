@@ -42,6 +42,8 @@ from whichrank.timeline.case import Case
 CODE = "CONF112"
 CAUSE = "wrong-environment"
 
+_STOPS_TOO = "clock-skew"
+"""What slows nothing down, and ends a job: its tickets and certificates are not valid yet."""
 _PCI = re.compile(r"\b[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]\b")
 
 
@@ -52,7 +54,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, odd: OddHost) -> Finding:
-    slow = causes()[odd.cause].usual_category == "slow" and odd.category not in ("crash", "hang")
+    slow = causes()[odd.cause].usual_category == "slow" and odd.cause != _STOPS_TOO
     said = f"“{odd.ref.quote[:140]}”"
     message = f"{odd.host} alone prints {said}, and none of the other {odd.peers - 1} hosts does."
     if odd.usual is not None and odd.what:

@@ -50,16 +50,20 @@ def begins_tagged(head: bytes) -> bool:
 
 def introduction(head: bytes, clock: Clock) -> Told | None:
     """What the first line says that tells a rank with its host or pid, if the lines around it are of no other rank."""
-    if not any(map(head.__contains__, _WORDS)) and not begins_tagged(head):
+    if not _may_tell(head):
         return None
     spoken = {int(number) for number in _SPOKEN.findall(head)}
     if len(spoken) > 1:
         return None
     for number, line in enumerate(head.split(b"\n")[:_MOST], 1):
-        told = _told(line[:_LINE], clock)
+        told = _told(line[:_LINE], clock) if _may_tell(line) else None
         if told is not None and spoken <= {told[0]}:
             return told[0], number, told[1], told[2]
     return None
+
+
+def _may_tell(text: bytes) -> bool:
+    return any(map(text.__contains__, _WORDS)) or begins_tagged(text)
 
 
 def _told(line: bytes, clock: Clock) -> tuple[int, str | None, int | None] | None:
