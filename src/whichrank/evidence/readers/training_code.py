@@ -26,6 +26,8 @@ _BETWEEN_PROGRAMS = 2
 _SUFFIXES = (".py", ".py.txt", ".snippet")
 
 _BRANCH = re.compile(r"(?P<word>if|elif|else)\b(?P<condition>[^#\n]{0,200}):")
+_POINTS = re.compile(r"^(?:\s{0,40}(?:HERE|here|HANGS?|hangs?|stuck)?\s{0,4}[-=]{1,8}>)(?=\s)")
+"""`HERE --->`: how people point at a line."""
 _RANK = (
     r"(?:[\w.]{0,40}\b)?(?:(?:global_rank|local_rank|world_rank|rank|RANK|LOCAL_RANK|process_index)\b"
     r"|get_rank\(\w{0,20}\))"
@@ -98,7 +100,8 @@ def read(item: Item) -> Reading:
 
 def clues_of(label: str, numbered: Iterable[tuple[int, str]], around: str = "") -> list[CodeClue]:
     """The same for lines of code with their numbers, and the text that they stand in."""
-    lines = _joined([_Line(number, text[:_LONGEST]) for number, text in numbered if text.strip()])
+    plain = ((number, _POINTS.sub(lambda mark: " " * len(mark[0]), text[:_LONGEST])) for number, text in numbered)
+    lines = _joined([_Line(number, text) for number, text in plain if text.strip()])
     sharded = bool(_SHARDED.search(around)) or any(_SHARDED.search(line.text) for line in lines)
     return _Reader(label, [line for line in lines if not line.text.startswith("#")], sharded=sharded).clues()[:_MOST]
 

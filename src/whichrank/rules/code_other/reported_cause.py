@@ -63,6 +63,8 @@ _DESYNC = Claim(
         ("collective-stalled", "all may have come, and the network or a GPU does not answer"),
     ),
 )
+_WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{4}")
+"""Chinese and Japanese, whose sentences have no spaces."""
 _WORDS = 3
 _MOST = 4
 _WHERE_SLOW = {"rank-stuck-in-data-loading": "input-bound"}
@@ -92,7 +94,10 @@ def _in_a_collective(case: Case) -> list[Finding]:
 
 
 def _is_sentence(text: str) -> bool:
-    return not _NO_SENTENCE.search(text) and sum(word.strip(".,;:!?()").isalpha() for word in text.split()) >= _WORDS
+    if _NO_SENTENCE.search(text):
+        return False
+    spaced = sum(word.strip(".,;:!?()").isalpha() for word in text.split())
+    return spaced >= _WORDS or _WITHOUT_SPACES.search(text) is not None
 
 
 def _finding(case: Case, cause: str, seen: list[Seen]) -> Finding:

@@ -195,3 +195,16 @@ def test_ranks_with_nothing_to_learn_from_take_another_path(tmp_path):
 )
 def test_what_one_sentence_tells(tmp_path, said, cause):
     assert verdict(tmp_path, f"# Training does not start\n\n{said}\n").cause == cause
+
+
+def test_a_sentence_without_spaces(tmp_path):
+    found = verdict(
+        tmp_path, "# 反向传播会卡住\n\n其中一张卡的图像里有正样本，另一张卡的图像全都没有正样本，这时就卡住了。\n"
+    )
+    assert (found.category, found.cause) == ("hang", "conditional-collective")
+
+
+def test_a_line_that_somebody_points_at(tmp_path):
+    code = "    if args.local_rank == 0:\nHERE --->        torch.distributed.barrier()  # only the first one\n"
+    found = verdict(tmp_path, f"# It hangs at evaluation\n\nIt hangs at this line:\n\n```\n{code}```\n")
+    assert (found.category, found.cause) == ("hang", "rank0-only-collective")
