@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from whichrank.facts.phases import activity_in
+from whichrank.flows.diagnose.own_lines import _COUNTED
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.diagnose.spoken_lines import _FRAME, SpokenLines
 from whichrank.model.contracts import Item
@@ -289,3 +290,8 @@ def test_a_share_that_is_smaller_in_the_last_round(tmp_path, shares, cause):
     other[5] = other[5].replace("=26214912,", "=2,")
     verdict = judged(tmp_path, *steps(4), *epochs, *other)
     assert (verdict.cause, verdict.culprits.ranks) == (cause, (5,))
+
+
+@pytest.mark.parametrize(("name", "counts"), [("batch_count", True), ("micro_bs", True), ("n", True), ("lr", False)])
+def test_names_of_how_much_there_is_to_do(name, counts):
+    assert bool(_COUNTED.search(name)) == counts

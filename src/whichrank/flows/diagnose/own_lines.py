@@ -34,7 +34,7 @@ _SHARES = re.compile(
 )
 _BATCH = re.compile(r"(?i)batch")
 _COUNTED = re.compile(
-    rf"{_SHARES.pattern}|(?i:^(?:n|num|len|mb|mbs|micro\w{0, 24}|\w{0, 24}count\w{0, 24}|chunks?|rows|items|seqs?)$)"
+    rf"{_SHARES.pattern}|(?i:^(?:n|num|len|mb|mbs|micro\w{{0,24}}|\w{{0,24}}count\w{{0,24}}|chunks?|rows|items|seqs?)$)"
 )
 """How programs call how much they have to do."""
 _NAMED_VALUE = re.compile(r"([A-Za-z][\w.-]{0,30})[\"']?\s?[=:]\s?(\d{1,9})(?![\w.:/-])")
