@@ -49,6 +49,8 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
 """Of several, the one nearest to what differs counts."""
 _FEW = 3
 """Words between the topic and what differs."""
+STOPS_TOO = "clock-skew"
+"""What slows a job down and may end it: tickets and certificates are not valid yet."""
 CAUSES = frozenset({"wrong-environment", "wrong-interface", "cache-not-shared", *(cause for cause, _ in _TOPICS)})
 
 

@@ -40,6 +40,10 @@ class PostedFault(Struct, frozen=True):
     fix: tuple[str, ...]
 
 
+STATED = 10.0
+"""How much a known message tells that no rule has taken up, on the scale of words."""
+
+
 class ClosestCause(Struct, frozen=True):
     """The cause, how close (to be compared with other causes of the same evidence only), how much the words tell at
     all, and the closest line."""

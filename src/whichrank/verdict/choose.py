@@ -303,7 +303,7 @@ def _survived(finished: Ref, complained: Category | None) -> Verdict:
     """A run that ended well, whatever it printed on the way; less surely where somebody says that it does not run."""
     said = finished.quote.strip()[:120]
     if complained in _STOPPED:
-        summary = f"This run finished (“{said}”), and somebody speaks of a {complained}: maybe of another run."
+        summary = f"This run finished (“{said}”), but a report mentions a {complained}; it may be about another run."
         return Verdict("healthy", "healthy", Subject(), (), 0.6, summary)
     summary = f"The run finished (“{said}”); what failed on the way was caught, retried or harmless."
     return Verdict("healthy", "healthy", Subject(), (), 0.85, summary)

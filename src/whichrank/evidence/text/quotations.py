@@ -28,7 +28,6 @@ _PRINTED = re.compile(
 _RAISED = re.compile(r"(?:[A-Z]\w{1,40}(?:Error|Exception)|\b[Ee]rror|ERROR)\W{0,4}$")
 _QUOTES = (("`", "`"), ("'", "'"), ('"', '"'), ("“", "”"), ("«", "»"))
 _CLAUSE = 60
-_DENIED = re.compile(r"(?i)\b(?:no|not|never|without|nor|neither|isn['’]?t|don['’]?t|didn['’]?t)\b[^.;\n]{0,60}$")
 _WORD = re.compile(r"\w")
 _HEADINGS = ("#", "|")
 """What titles and tables begin with: they name a message, and need not have seen it."""
@@ -50,11 +49,6 @@ def set_off(line: str, start: int, end: int) -> bool:
         if inside and closing in line[end:]:
             return True
     return _RAISED.search(line[max(0, start - _CLAUSE) : start]) is not None
-
-
-def denied(before: str) -> bool:
-    """Whether a person says that what follows these words is not there."""
-    return _DENIED.search(before[-_CLAUSE - 20 :]) is not None
 
 
 class Quotations:

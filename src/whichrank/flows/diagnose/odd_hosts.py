@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from whichrank.evidence.text.prefixes import Clock, listen
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
-from whichrank.facts.host_topics import CAUSES, cause_of
+from whichrank.facts.host_topics import CAUSES, STOPS_TOO, cause_of
 from whichrank.facts.messages import recognise
 from whichrank.facts.slowness import complains
 from whichrank.facts.taxonomy import causes
@@ -67,8 +67,6 @@ _NUMBER = re.compile(r"\W*(\d+(?:\.\d+)?)[A-Za-z%/]{0,6}\W*")
 _ADDRESS, _LOOPBACK = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}"), re.compile(r"127(?:\.\d{1,3}){3}")
 _PATH = re.compile(r"/(?!dev/)[\w.-]{2,}(?:/[\w.-]+)*[:,]?")
 _ERROR = re.compile(r"(?:Error|Exception)\b|(?i:\b(?:no such file|not found|missing|failed)\b)")
-_STOPS_TOO = "clock-skew"
-"""What slows nothing down, and ends a job: its tickets and certificates are not valid yet."""
 _FINISHED = 0.7
 """Of a run that said that it ended well, nothing is looked for."""
 _SYMPTOMS = (
@@ -127,7 +125,7 @@ def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[O
     return [
         replace(
             odd,
-            category=verdict.category if odd.cause == _STOPS_TOO else category,
+            category=verdict.category if odd.cause == STOPS_TOO else category,
             in_error=_is_in(odd, errors) or _is_of(odd.host, people, verdict),
         )
         for odd in found

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from whichrank.evidence.readers.reports import complains
 from whichrank.evidence.text.own_lines import is_own
-from whichrank.evidence.text.quotations import denied
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.closest_cause import Closeness, closest
@@ -16,7 +15,7 @@ from whichrank.facts.messages import recognise
 from whichrank.facts.taxonomy import causes
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
-from whichrank.records.second_looks import ClosestCause
+from whichrank.records.second_looks import STATED, ClosestCause
 
 # In lower case; words are found many times as fast as a pattern that has them all.
 _WORDS = (
@@ -42,8 +41,8 @@ _LARGEST = 1 << 17
 """Of a longer file the beginning is read."""
 _END = 1 << 12
 """Of a file, to find its last line."""
-STATED, LISTED = 10.0, 2.0
-"""What a known message tells, on the scale of words, and the least that is listed."""
+LISTED = 2.0
+"""The least that words must tell for a cause to be listed."""
 _LONGEST, _MOST = 600, 16_000
 """Characters of a line, and of all lines together."""
 
@@ -83,9 +82,8 @@ def _last_activity(items: Iterable[Item]) -> list[ClosestCause]:
 def _stated(places: list[tuple[str, int, str]], troubles: list[int], ranked: list[Closeness]) -> list[Closeness]:
     """The cause of the first known message, which no rule has taken up: it tells more than any words."""
     for at in troubles:
-        for signature, match in recognise(places[at][2]):
-            told = signature.role == "root" and signature.cause in causes()
-            if told and not denied(places[at][2][: max(0, places[at][2].find(match[0]))]):
+        for signature, _ in recognise(places[at][2]):
+            if signature.role == "root" and signature.cause in causes() and signature.affirmed(places[at][2]):
                 return [Closeness(signature.cause, 2 * ranked[0].score if ranked else 1.0, STATED, at)]
     return []
 

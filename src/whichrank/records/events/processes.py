@@ -25,6 +25,11 @@ class Traceback(Event, kw_only=True):
     def words(self) -> str:
         return "\n".join(filter(None, (self.type, self.message))) or self.ref.quote
 
+    @property
+    def short_type(self) -> str:
+        """The class of the exception without its package."""
+        return self.type.rsplit(".", 1)[-1]
+
 
 class DdpError(Event, kw_only=True):
     """DistributedDataParallel refuses to go on."""

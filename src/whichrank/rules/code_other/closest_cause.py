@@ -31,7 +31,7 @@ from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
 from whichrank.model import grades
 from whichrank.model.findings import Alternative, Category, Finding, Grade, NotEvaluated, Severity, Subject
-from whichrank.records.second_looks import ClosestCause
+from whichrank.records.second_looks import STATED, ClosestCause
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state.outcome import COUNTED_ON, observed
 
@@ -43,8 +43,6 @@ _CLEARLY = 1.2
 _WORTH, _NAMED, _MUCH = 2.0, 5.0, 7.0
 """What words must tell for a cause to be listed, to be named, and to be named rather surely (some rare ones go with
 it)."""
-_STATED = 10.0
-"""What a known message tells that no rule has taken up."""
 _MOST = 3
 _STOPPED = {"hang": "stopped", "crash": "stopped"}
 
@@ -53,7 +51,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     seen = observed(case) if case.closest else None
     near = [one for one in case.closest if one.told >= _WORTH and _fits(one.cause, seen) and not _survived(case, one)]
     if seen is None and not case.complaints:  # nobody says that numbers are wrong
-        near = [o for o in near if o.told >= _STATED or causes()[o.cause].usual_category != "corruption"]
+        near = [o for o in near if o.told >= STATED or causes()[o.cause].usual_category != "corruption"]
     if not near:
         return NotEvaluated("lines that come close to a known cause, and no other verdict")
     first, rest = near[0], near[1:]

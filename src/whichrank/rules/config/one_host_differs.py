@@ -32,6 +32,7 @@ import re
 from typing import cast
 
 from whichrank.facts.fixes import fix
+from whichrank.facts.host_topics import STOPS_TOO
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.launchers import JobEnded
@@ -42,8 +43,6 @@ from whichrank.timeline.case import Case
 CODE = "CONF112"
 CAUSE = "wrong-environment"
 
-_STOPS_TOO = "clock-skew"
-"""What slows nothing down, and ends a job: its tickets and certificates are not valid yet."""
 _PCI = re.compile(r"\b[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]\b")
 
 
@@ -54,7 +53,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, odd: OddHost) -> Finding:
-    slow = causes()[odd.cause].usual_category == "slow" and odd.cause != _STOPS_TOO
+    slow = causes()[odd.cause].usual_category == "slow" and odd.cause != STOPS_TOO
     said = f"“{odd.ref.quote[:140]}”"
     message = f"{odd.host} alone prints {said}, and none of the other {odd.peers - 1} hosts does."
     if odd.usual is not None and odd.what:

@@ -79,7 +79,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     scope = _that_drops(case, waiting, paths.scope_of(waiting))
     peers = sorted({f"{f.sender.peer}:{f.sender.peer_port}" for f in waiting})
     back = [s for s in case.connections.half_open if any(s.there == f.sender.here for f in waiting)]
-    proven = bool(back) or all(_is_up(f) or _answers(case, f) for f in waiting)
+    proven = bool(back) or all(f.receiver is not None or _answers(case, f) for f in waiting)
     message = f"Connections {network_findings.scope_text(scope)} get no answer: {', '.join(peers[:3])}"
     message += " received the request, its answer is dropped." if back else _why(waiting, up=proven)
     claim, sure = (_PROVEN, Grade.PROVES) if proven else (_LIKELY, Grade.SUPPORTS)
@@ -117,10 +117,6 @@ def _without_tries(case: Case) -> list[Flow]:
 def _answers(case: Case, flow: Flow) -> bool:
     """Whether the peer is up: its own sockets are at hand, or it answered a ping."""
     return flow.target.seen or any(ping.received and ping.address == flow.sender.peer for ping in case.pings)
-
-
-def _is_up(flow: Flow) -> bool:
-    return flow.receiver is not None
 
 
 def _why(waiting: list[Flow], *, up: bool) -> str:

@@ -28,7 +28,6 @@ from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import kernel_events
-from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "NETI151"
 CAUSE = "firewall"
@@ -66,7 +65,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         f"{first.a} tried {first.a_to_b.opens} times to connect to {', '.join(peers[:3])} and got no answer at all."
     )
     link = Link(Endpoint(first.a, ""), Endpoint(first.b, ""))
-    weight = Weight("error") if kernel_events.failed(case) or not kernel_events.has_job(case) else Weight("warning", 1)
+    weight = kernel_events.weight_of_hang(case)
     return [
         hardware_findings.found(
             case, _CLAIM, [f.ref for f in silent[:4]], message, Grade.SUPPORTS, weight=weight,

@@ -224,7 +224,7 @@ def _over_infiniband(case: Case) -> list[Finding]:
     if not chosen or not failed:
         return []
     name, where = chosen[0].group("interface"), chosen[0].group("address")
-    message = f"NCCL meets its peers over {name} ({where}), IP over InfiniBand, and its first sockets failed there."
+    message = f"NCCL bootstraps over {name} ({where}), which is IP over InfiniBand, and its first connections failed."
     claim = Claim(
         CODE, CAUSE, fix=_CLAIM.fix, next=_CLAIM.next,
         alternatives=(("firewall", "what does not answer may also be blocked"),),

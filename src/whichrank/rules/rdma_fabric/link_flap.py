@@ -148,9 +148,7 @@ def _by_states(case: Case) -> list[Finding]:
         where = f" of {host}" if host else ""
         how = "changes between down and up" if changes else "is in link error recovery"
         message = f"The link {name}{where} {how}."
-        weight = (
-            Weight("error") if kernel_events.failed(case) or not kernel_events.has_job(case) else Weight("warning", 1)
-        )
+        weight = kernel_events.weight_of_hang(case)
         return [_found(case, refs, message, Grade.PROVES, weight, _at(case, _subject(host, name), told[-1]))]
     return []
 

@@ -31,7 +31,6 @@ from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import kernel_events
-from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "RDMA153"
 CAUSE = "mtu-mismatch"
@@ -129,7 +128,7 @@ def _of_flow(case: Case, flow: TcpFlow, way: Way, ends: tuple[str, str]) -> Find
         " smaller ones do: a hop in between carries less."
     )
     link = Link(Endpoint(ends[0], ""), Endpoint(ends[1], ""))
-    weight = Weight("error") if kernel_events.failed(case) or not kernel_events.has_job(case) else Weight("warning", 1)
+    weight = kernel_events.weight_of_hang(case)
     return hardware_findings.found(
         case,
         _CLAIM,

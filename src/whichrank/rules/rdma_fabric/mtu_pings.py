@@ -30,7 +30,6 @@ from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import kernel_events
-from whichrank.timeline.job_state.kernel_events import Weight
 from whichrank.timeline.network import pings
 
 CODE = "RDMA156"
@@ -67,5 +66,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     )
     small = [way for way in pings.ways(case) if way.ends == first.ends]
     refs = [way.pings[0].ref for way in (*stuck[:2], *small[:1], *(way for way in large if not way.lost))]
-    weight = Weight("error") if kernel_events.failed(case) or not kernel_events.has_job(case) else Weight("warning", 1)
+    weight = kernel_events.weight_of_hang(case)
     return [hardware_findings.found(case, _CLAIM, refs[:4], message, Grade.SUPPORTS, weight=weight, subject=subject)]

@@ -63,5 +63,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = tuple(sorted(steps[odd]))
     signs = [last[ranks[0]].sign, last[min(steps[usual])].sign]
     who = building.who(case, ranks, signs[:1])
-    message = f"{who} went on from step {odd}, the others from step {usual}: the replicas differ since then."
+    message = f"{who} resumed from step {odd}, the others from step {usual}: the replicas differ since then."
     return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS, ranks)]

@@ -76,7 +76,7 @@ _UNCLAIMED_CUDA = ("device_busy", "launch_timeout", "other", "library")
 
 def short_type(event: Event) -> str:
     """The class of the exception without its package."""
-    return event.type.rsplit(".", 1)[-1] if isinstance(event, Traceback) else ""
+    return event.short_type if isinstance(event, Traceback) else ""
 
 
 def at_the_store(event: Event) -> bool:

@@ -75,6 +75,11 @@ def failed(case: Case) -> bool:
     return bool(case.troubles) or case.stands_still or any(process.warnings for process in case.nccl)
 
 
+def weight_of_hang(case: Case) -> Weight:
+    """That of what would hold a job up: less where there is a job and nothing of it shows that it failed or hangs."""
+    return Weight("error") if failed(case) or not has_job(case) else Weight("warning", 1)
+
+
 def failing_since_ns(case: Case) -> int | None:
     """When the first failure began, by the clocks of the ranks: who timed out had begun to wait as long before."""
     waited = ((e.time_ns, e.waited_ms) for e in case.events(*_FAILURES))

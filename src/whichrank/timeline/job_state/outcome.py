@@ -272,18 +272,14 @@ def _last_step(progress: Progress) -> Finish | None:
 
 def losses_of_all(case: Case) -> list[Event]:
     """What every rank raised because it lost the store or its peers: none of them had died or left before."""
-    lost = [event for event in case.events(Traceback) if not event.ignored and _short_type(event) in _TEARDOWN_TYPES]
+    lost = [event for event in case.events(Traceback) if not event.ignored and event.short_type in _TEARDOWN_TYPES]
     return list(lost) if case.world > 1 and {event.rank for event in lost} >= set(range(case.world)) else []
-
-
-def _short_type(event: Traceback) -> str:
-    return event.type.rsplit(".", 1)[-1]
 
 
 def _fails(event: Event) -> bool:
     """Whether this says that a process of the job failed, and not only that it left."""
     if isinstance(event, Traceback):
-        return not event.ignored and not event.thread and _short_type(event) not in _TEARDOWN_TYPES
+        return not event.ignored and not event.thread and event.short_type not in _TEARDOWN_TYPES
     if isinstance(event, ProcessExit | ElasticFailure):
         code, signal = event.exitcode, event.signal
         return not (code in (None, 0) and signal is None) and not {code, signal} & set(_TERMINATED)

@@ -20,7 +20,7 @@ from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, UTF16, Chunk, Indices
 from whichrank.evidence.text.path_hint import PathHint, hint_of_path
 from whichrank.evidence.text.prefixes import Voice, clock_of, listen
-from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, denied, set_off
+from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
 from whichrank.evidence.text.repeated_lines import Held, Often, keys, look
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Found, Words
@@ -304,7 +304,7 @@ class Listener:
             start = whole.find(found[0])
             span = (start, start + len(found[0]))
             in_passing = self._prose and signature.library != REPORT and not set_off(whole, *span)
-            if in_passing and (not self._retold or denied(whole[: span[0]])):
+            if in_passing and not (self._retold and signature.affirmed(whole)):
                 continue  # a person speaks of what programs print
             alike.found[signature.id] = signature
             if any(begin < span[1] and span[0] < end for begin, end in taken):

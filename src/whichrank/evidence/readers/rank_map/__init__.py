@@ -140,7 +140,7 @@ def read(item: Item) -> Reading:
     told = rows(text)
     near = beside(text)
     alone = introduction(item.head(HEAD), clock_of(item))
-    if item.size < _HEAD and not near and not alone and not _is_map(told, item.head(), clock_of(item)):
+    if item.size < _HEAD and not near and not _is_map(told, item.head(), clock_of(item)):
         return Reading([], "ignored", "no list of ranks")
     host, visible = host_of_path(item.label), _visible(text)
     found: dict[int, Placement] = {}

@@ -35,7 +35,7 @@ _LONG_DIGEST = re.compile(r"(?:0x)?(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,1
 _WAITS = frozenset(("wait", "comm", "sync", "idle", "stall", "allreduce", "all_reduce", "barrier"))
 _PART = re.compile(
     rf"(?<![\w.])({'|'.join(sorted(_WAITS))}|math|compute|calc|gemm|fwd|bwd|forward|backward|optim|opt|update|load|fetch"
-    r"|read|data|input|prep|copy|h2d|d2h|park|rollout|decode)[\"']?\s?[=:]?\s?\d{1,6}\.\d{1,6}(?![\d.])"
+    r"|read|data|input|prep|copy|h2d|d2h|rollout|decode)[\"']?\s?[=:]?\s?\d{1,6}\.\d{1,6}(?![\d.])"
 )
 _PARTS_AT_LEAST = 3
 _UNITS = ("tim", "ms", "seconds")
