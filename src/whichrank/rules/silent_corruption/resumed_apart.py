@@ -1,4 +1,4 @@
-"""Ranks went on from checkpoints of different steps.
+"""Ranks resumed from checkpoints of different steps.
 
 ## What it finds
 Ranks that say they resumed from another step than the others.
