@@ -28,16 +28,20 @@ class Did(Struct, frozen=True):
     dtype: str = "Float"
     line: int = 10
     function: str = "main"
+    called_from: int | None = None
+    """The line of the function `main` that called it."""
     at_ms: float | None = None
     took_ms: float = 1.0
 
 
 def call(did: Did, backend: str = "nccl") -> Call:
     p2p = did.op.startswith(("send", "recv"))
-    frame = Frame(did.function, "/srv/job/train.py", did.line)
+    frames = [Frame(did.function, "/srv/job/train.py", did.line)]
+    if did.called_from is not None:
+        frames.append(Frame("main", "/srv/job/train.py", did.called_from))
     sizes, dtypes = ((did.numel,),), (did.dtype,)
     outputs = sizes if did.numel_out is None else ((did.numel_out,),)
-    return Call(did.op, backend, sizes, outputs, dtypes, dtypes, (frame,), "main", p2p, 600_000)
+    return Call(did.op, backend, sizes, outputs, dtypes, dtypes, tuple(frames), "main", p2p, 600_000)
 
 
 def dump(

@@ -41,6 +41,9 @@ class Outline(Struct, frozen=True):
     calls: Spans = {}
     """Lines of calls, by file, each with the first line of the function that it may be of."""
 
+    names_called: dict[str, tuple[tuple[int, str, str], ...]] = {}
+    """Lines of calls, by file, each with the name that is called and the name of the group that it is given."""
+
     counters: dict[str, frozenset[str]] = {}
     """Names, by file, that change as a rank goes on: their values tell how far it is."""
     roles: dict[str, frozenset[str]] = {}

@@ -162,7 +162,7 @@ class Case(Struct, dict=True):
     @cached_property
     def troubles(self) -> list[Trouble]:
         found = [owed_by_one(self.lineup, t) for t in find_troubles(self.lineup, self.meetings)] if self.lineup else []
-        if self.lineup is not None and (self.outline.loops or self.outline.by_rank):
+        if self.lineup is not None and (self.outline.loops or self.outline.by_rank or self.outline.names_called):
             from whichrank.timeline.collectives.troubles.loops import Script, at_the_end
 
             found = at_the_end(self.lineup, found, Script(self.outline), self.stands)

@@ -16,6 +16,7 @@ from whichrank.evidence.collectors.outline import (
     exchanges,
     functions,
     loops,
+    names_called,
     of_stacks,
     parsed,
     sorts,
@@ -212,3 +213,49 @@ def test_two_calls_of_one_loop_over_what_was_sorted_by_a_key(sorted_by_key, shap
     loops_of = {"/srv/job/train.py": (Loop(19, 28, exits=False),)}
     (trouble,) = build_case([*dumps, Outline(loops_of, sorts={"/srv/job/train.py": sorted_by_key})]).troubles
     assert trouble.shape == shape
+
+
+ARMS = """\
+def main():
+    if n_bad > 0:
+        flush_metrics()
+        sync_flags()
+    else:
+        sync_flags()
+        flush_metrics()
+
+def sync_flags():
+    dist.all_reduce(flags)
+
+def flush_metrics():
+    dist.all_reduce(buf, group=metrics)
+"""
+
+
+@pytest.mark.parametrize(
+    ("below", "shape"),
+    [
+        ("sync_flags()", "crossed"),
+        ("dist.all_reduce(flags)", "skipped"),
+        ("flush_metrics()", "skipped"),
+        ("if late: sync_flags()", "skipped"),
+    ],
+)
+def test_an_arm_that_puts_off_what_the_other_does_first(below, shape):
+    """Rank 2 is in the metrics' group from line 3, the others in the job's from line 6."""
+    tree = ast.parse(ARMS.replace("sync_flags()", below, 1))
+    file = "/srv/job/train.py"
+    lines = Outline(
+        branches={file: tuple(map(tuple, branches(tree)))},
+        functions={file: tuple(map(tuple, functions(tree)))},
+        names_called={file: tuple(map(tuple, names_called(tree)))},
+    )
+    flags = Did("0", "all_reduce", 1, line=10, function="sync_flags", called_from=6)
+    metrics = Did("1", "all_reduce", 1, line=13, function="flush_metrics", called_from=7)
+    steps = [replace(did, seq=n) for n in range(1, 20) for did in (flags, metrics)]
+    others = [*steps, replace(flags, seq=20, done=False)]
+    own = [*steps, replace(metrics, seq=20, done=False, called_from=3)]
+    groups = {"0": (0, 1, 2, 3), "1": (0, 1, 2, 3)}
+    dumps = [dump(r, groups, own if r == 2 else others) for r in range(4)]
+    (trouble,) = build_case([*dumps, lines]).troubles
+    assert (trouble.shape, trouble.ranks) == (shape, (2,))

@@ -30,6 +30,7 @@ _CHANGES = frozenset(
 )  # fmt: skip
 _MOST_NAMES = 4096
 _BY_RANK = re.compile(r"rank|is_(?:main|master|leader|first|last)|main_process|coordinator", re.IGNORECASE)
+_GROUP = re.compile(r"group|pg$|^pg|comm", re.IGNORECASE)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -49,6 +50,7 @@ def of_stacks(texts: Iterable[bytes], folder: Path | None = None) -> bytes:
     told["branches"] = {path: branches(tree) for path, tree in trees.items()}
     told["functions"] = {path: functions(tree) for path, tree in trees.items()}
     told["calls"] = {path: rows for path, tree in trees.items() if (rows := calls(tree))}
+    told["names_called"] = {path: rows for path, tree in trees.items() if (rows := names_called(tree))}
     told["sorts"] = {path: rows for path, tree in trees.items() if (rows := sorts(tree))}
     told["by_rank"] = {path: rows for path, tree in trees.items() if (rows := by_rank(tree))}
     told["counters"] = {path: names for path, tree in trees.items() if (names := counters(tree))}
@@ -111,6 +113,22 @@ def calls(tree: ast.Module) -> list[list[int]]:
             defined.setdefault(node.name, []).append(node.lineno)
     called = ((node.lineno, _named(node.func)) for node in ast.walk(tree) if isinstance(node, ast.Call))
     return sorted([line, first] for line, name in called for first in defined.get(name, ()))[:_MOST_CALLS]
+
+
+def names_called(tree: ast.Module) -> list[list[Any]]:
+    """Lines of calls, each with the name that it calls and the name of the group that it gives."""
+    found = {
+        (node.lineno, name, _group_of(node))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and (name := _named(node.func))
+    }
+    return [list(row) for row in sorted(found)[:_MOST_CALLS]]
+
+
+def _group_of(call: ast.Call) -> str:
+    given = next((word.value for word in call.keywords if word.arg == "group"), None)
+    names = [_named(given)] if given is not None else [name for name in map(_named, call.args) if _GROUP.search(name)]
+    return names[-1] if names else ""
 
 
 def sorts(tree: ast.Module) -> list[list[int]]:

@@ -35,7 +35,11 @@ def read(item: Item) -> Reading:
             for key in ("counters", "roles")
         )
         loops = {str(file): tuple(Loop(int(a), int(b), bool(c)) for a, b, c in rows) for file, rows in files.items()}
+        named = {
+            str(file): tuple((int(line), str(name), str(group)) for line, name, group in rows)
+            for file, rows in dict(told.get("names_called", {})).items()
+        }
         exchanges = {str(file): tuple(map(int, rows)) for file, rows in halves.items()}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableError(f"{item.label}: not an outline: {error}") from error
-    return Reading([Outline(loops, branches, exchanges, by_rank, sorts, functions, calls, counters, roles)])
+    return Reading([Outline(loops, branches, exchanges, by_rank, sorts, functions, calls, named, counters, roles)])

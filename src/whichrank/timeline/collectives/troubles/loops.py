@@ -11,7 +11,9 @@ from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop, Outline
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.troubles.arms import comes_below
 from whichrank.timeline.collectives.troubles.one_line import Place, lines_of_both, of_two_names
+from whichrank.timeline.collectives.troubles.threads import order_shape
 from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 
 Loops = Mapping[str, Sequence[Loop]]
@@ -66,6 +68,8 @@ def _at_a_loop(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands)
         return replace(trouble, shape="left-loop")
     if trouble.shape == "swapped" and _above_on_its_rank(lineup, trouble, script, stands):
         return replace(trouble, shape="added")
+    if _comes_below(lineup, trouble, script, stands):
+        return replace(trouble, shape=order_shape(lineup, trouble))
     return replace(trouble, shape="swapped") if _order_of_one_line(lineup, trouble, script) else trouble
 
 
@@ -91,6 +95,14 @@ def _above_on_its_rank(lineup: Lineup, trouble: Trouble, script: Script, stands:
     if there is None or there[0].line > there[1].line:
         return False
     return script.for_some_ranks(there[:1]) and not script.for_some_ranks(there[1:2])
+
+
+def _comes_below(lineup: Lineup, trouble: Trouble, script: Script, stands: Stands) -> bool:
+    """Whether the ranks only put off what the others wait in."""
+    if trouble.shape not in ("skipped", "added") or trouble.acted is None or trouble.due is None:
+        return False
+    there = fork(_stack(lineup, trouble.acted, stands), _stack(lineup, trouble.due, stands))
+    return there is not None and comes_below(script.lines, *there)
 
 
 def _order_of_one_line(lineup: Lineup, trouble: Trouble, script: Script) -> bool:

@@ -16,10 +16,11 @@ from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 def on_their_way(lineup: Lineup, troubles: Sequence[Trouble], stacks: Mapping[int, ProcessStack]) -> list[Trouble]:
     """The troubles; where another thread of the rank is on its way to the missing operation, nothing was left out: the
     threads of the ranks take two groups, or two operations of one group, in different orders."""
-    return [replace(t, shape=_order(lineup, t)) if _coming(lineup, t, stacks) else t for t in troubles]
+    return [replace(t, shape=order_shape(lineup, t)) if _coming(lineup, t, stacks) else t for t in troubles]
 
 
-def _order(lineup: Lineup, trouble: Trouble) -> Shape:
+def order_shape(lineup: Lineup, trouble: Trouble) -> Shape:
+    """What a trouble is where the rank does come to the missing operation: of one group, or of two."""
     same = trouble.acted is not None and lineup.group[trouble.acted] == lineup.group[trouble.due]
     return "swapped" if same and len(trouble.meeting.parties) > 1 else "crossed"
 
