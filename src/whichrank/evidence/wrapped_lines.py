@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from whichrank.evidence.rewritten import LARGEST, rewritten
-from whichrank.evidence.text.prefixes import ANSI
+from whichrank.evidence.text.prefixes.ansi import ANSI
 from whichrank.model.contracts import Item
 
 _COLOUR = re.compile(ANSI.encode())

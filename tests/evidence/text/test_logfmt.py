@@ -6,7 +6,8 @@ from datetime import datetime, timezone
 
 import pytest
 
-from whichrank.evidence.text.prefixes import Clock, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock
 
 
 @pytest.mark.parametrize(

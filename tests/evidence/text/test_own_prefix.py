@@ -6,7 +6,8 @@ import pytest
 
 from tests import cost
 from whichrank.evidence.text.own_prefix import learn
-from whichrank.evidence.text.prefixes import Clock, clock_of, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock, clock_of
 from whichrank.model.contracts import Item
 
 

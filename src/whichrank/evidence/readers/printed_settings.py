@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from whichrank.evidence.text.path_hint import hint_of_path
-from whichrank.evidence.text.prefixes import clock_of, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import clock_of
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.variables.environment import catalogue
 from whichrank.model.contracts import Item, Reading

@@ -11,7 +11,8 @@ import re
 
 from msgspec.structs import replace
 
-from whichrank.evidence.text.prefixes import Clock, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text, lowered
 from whichrank.model.contracts import Item, Reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from whichrank.evidence.text.prefixes import strip_ansi
+from whichrank.evidence.text.prefixes.ansi import strip_ansi
 from whichrank.evidence.text.text_file import chunks
 from whichrank.model.contracts import Item, Reading
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from whichrank.evidence.text.own_lines import is_own
 from whichrank.evidence.text.path_hint import hint_of_path
-from whichrank.evidence.text.prefixes import clock_of, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import clock_of
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item

@@ -6,7 +6,7 @@ import pytest
 
 from whichrank.evidence.readers.rank_map import read, sniff
 from whichrank.evidence.readers.rank_map.introduction import introduction
-from whichrank.evidence.text.prefixes import clock_of
+from whichrank.evidence.text.prefixes.clock import clock_of
 from whichrank.model.contracts import Item
 
 TABLE = "RANK PID HOST\n12 31440 tx3\n13 31441 tx3\n"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from whichrank.evidence.text.plain_lines import plain_lines
-from whichrank.evidence.text.prefixes import clock_of, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import clock_of
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.records.host import UNLIMITED, HostState

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 from msgspec import Struct
 
-from whichrank.evidence.text.prefixes import strip_ansi
+from whichrank.evidence.text.prefixes.ansi import strip_ansi
 
 _SECOND = 10**9
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

@@ -19,7 +19,9 @@ from whichrank.evidence.readers.known_messages.kept import FIRST, LAST, Alike, K
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, UTF16, Chunk, Indices
 from whichrank.evidence.text.path_hint import PathHint, hint_of_path
-from whichrank.evidence.text.prefixes import Voice, clock_of, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import clock_of
+from whichrank.evidence.text.prefixes.voice import Voice
 from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
 from whichrank.evidence.text.repeated_lines import Held, Often, keys, look
 from whichrank.evidence.text.text_file import bounded, is_text

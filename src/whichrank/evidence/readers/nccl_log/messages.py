@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from whichrank.evidence.readers.nccl_log.prefix import NcclLine
-from whichrank.evidence.text.prefixes import Clock, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock
 from whichrank.records.nccl import (
     CommEnd,
     CommInit,

@@ -8,7 +8,7 @@ from whichrank.evidence.readers.nvidia_smi import report, tables
 from whichrank.evidence.readers.nvidia_smi.keys import Draft, finish
 from whichrank.evidence.readers.nvidia_smi.tables import Lines
 from whichrank.evidence.text.host_of_path import host_of_path
-from whichrank.evidence.text.prefixes import strip_ansi
+from whichrank.evidence.text.prefixes.ansi import strip_ansi
 from whichrank.evidence.text.text_file import chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError

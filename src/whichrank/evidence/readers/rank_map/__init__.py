@@ -22,7 +22,7 @@ from whichrank.evidence.readers.rank_map.introduction import HEAD, begins_tagged
 from whichrank.evidence.readers.rank_map.own_lines import PREFIXED, by_prefix, own_pids
 from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, RANGE_WITHIN, Row, each, ranges, shares, slots
 from whichrank.evidence.text.host_of_path import host_of_path
-from whichrank.evidence.text.prefixes import Clock, clock_of, prefix_of
+from whichrank.evidence.text.prefixes.clock import Clock, clock_of, prefix_of
 from whichrank.evidence.text.text_file import is_text, lowered
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref

@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 
 from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, NO_HOST
-from whichrank.evidence.text.prefixes import Clock, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock
 
 HEAD = 1 << 13
 """Bytes within which a program says what it is."""

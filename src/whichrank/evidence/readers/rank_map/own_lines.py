@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from whichrank.evidence.text.prefixes import Clock, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock
 
 PREFIXED = 1 << 15
 """Bytes at the beginning in which every rank has spoken."""

@@ -17,7 +17,7 @@ from whichrank.evidence.readers.rank_values.listed import listed
 from whichrank.evidence.readers.rank_values.rows import MOST, measuring, rows
 from whichrank.evidence.readers.rank_values.tables import tables
 from whichrank.evidence.text.path_hint import hint_of_path
-from whichrank.evidence.text.prefixes import Clock, clock_of
+from whichrank.evidence.text.prefixes.clock import Clock, clock_of
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text, lowered
 from whichrank.model.contracts import Item, Reading

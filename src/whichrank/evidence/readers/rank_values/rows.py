@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from whichrank.evidence.text.chunks import PADDING, Chunk
-from whichrank.evidence.text.prefixes import Clock, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock
 from whichrank.evidence.text.shared_pass import finder
 from whichrank.model.late_pattern import late
 from whichrank.records.rank_values import Member, Quantity, RankValue, quantity

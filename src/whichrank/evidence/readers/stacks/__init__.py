@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from whichrank.evidence.readers.stacks import faulthandler, gdb, pyspy
 from whichrank.evidence.text.path_hint import hint_of_path
-from whichrank.evidence.text.prefixes import Clock, Voice, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock
+from whichrank.evidence.text.prefixes.voice import Voice
 from whichrank.evidence.text.text_file import LONGEST, at_line_start, begins_line, chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError

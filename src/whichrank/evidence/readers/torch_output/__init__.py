@@ -15,7 +15,8 @@ from whichrank.evidence.text import shared_pass, tracebacks
 from whichrank.evidence.text.chunks import Chunk
 from whichrank.evidence.text.lines import Piece, Pieces
 from whichrank.evidence.text.path_hint import hint_of_path
-from whichrank.evidence.text.prefixes import clock_of, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import clock_of
 from whichrank.evidence.text.repeated_lines import Held, Often, key_of, speaker
 from whichrank.evidence.text.text_file import LONGEST, bounded, is_text
 from whichrank.evidence.text.words import Found

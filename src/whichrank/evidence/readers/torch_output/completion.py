@@ -8,7 +8,9 @@ from typing import Literal
 
 from whichrank.evidence.readers.torch_output import shell as shells
 from whichrank.evidence.text.newest_lines import decoded
-from whichrank.evidence.text.prefixes import Clock, Voice, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock
+from whichrank.evidence.text.prefixes.voice import Voice
 from whichrank.model.contracts import Item
 from whichrank.records.events.launchers import ProcessExit
 from whichrank.records.events.run_state import RunFinished

@@ -14,7 +14,9 @@ from whichrank.evidence.readers.torch_output.elastic import Row, Table
 from whichrank.evidence.readers.torch_output.found import Matcher
 from whichrank.evidence.text import tracebacks
 from whichrank.evidence.text.path_hint import hint_of_path
-from whichrank.evidence.text.prefixes import Clock, Voice, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock
+from whichrank.evidence.text.prefixes.voice import Voice
 from whichrank.model.evidence import Ref
 from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import CollectiveStack

@@ -14,7 +14,9 @@ import numpy as np
 from msgspec import Struct
 
 from whichrank.evidence.text.newest_lines import Line, decoded, newest_lines, oldest_lines
-from whichrank.evidence.text.prefixes import Clock, Voice, listen
+from whichrank.evidence.text.prefixes import listen
+from whichrank.evidence.text.prefixes.clock import Clock
+from whichrank.evidence.text.prefixes.voice import Voice
 from whichrank.evidence.text.words import Words
 from whichrank.model.contracts import Item
 from whichrank.records.log import ABSENT, FINITE, INFINITE, NOT_A_NUMBER, Progress
