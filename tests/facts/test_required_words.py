@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from whichrank.evidence.readers import pulse, reports
+from whichrank.evidence.readers import pulse
+from whichrank.evidence.readers.reports import prose, symptoms
 from whichrank.evidence.readers.torch_output import completion
 from whichrank.facts.messages import signatures
 from whichrank.facts.required_words import Phrases, alternatives, may_match
@@ -49,7 +50,7 @@ def test_a_text_without_the_words_is_not_searched():
 def test_some_phrases_find_what_all_would(seed):
     said = ("the job hangs", "hung", "never returns", "crash", "killed", "Error", "slow", "卡住", "no", "stuck")
     text = " ".join(random.Random(seed).choices(said, k=40))
-    for phrases in reports._SEEN.values():
+    for phrases in symptoms._SEEN.values():
         for asked in (text, text.upper(), text[:200], text * 40, ""):
             spans = [match.span() for match in phrases.finditer(asked)]
             assert spans == [match.span() for match in phrases.whole.finditer(asked)]
@@ -68,5 +69,5 @@ def test_words_that_readers_look_for_first_are_in_all_that_their_patterns_match(
     for pattern in completion._WORDS:
         assert covered(pattern.pattern, completion._ENDS), pattern.pattern
     assert covered(pulse._WORKS.pattern, pulse._WORDS)
-    assert covered(reports._PRINTED_WITHIN.pattern, [word.lower() for word in reports._MARKS])
+    assert covered(prose._PRINTED_WITHIN.pattern, [word.lower() for word in prose._MARKS])
     assert not covered(r"loss|\d+ it/s|reward", pulse._WORDS[:1])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from whichrank.evidence.readers.reports import complaints, read, sniff, tried
+from whichrank.evidence.readers.reports import read, sniff
+from whichrank.evidence.readers.reports.symptoms import complaints
+from whichrank.evidence.readers.reports.trials import tried
 from whichrank.model.contracts import Item
 from whichrank.records.trial import Complaint, Trial
 

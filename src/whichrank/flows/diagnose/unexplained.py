@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from whichrank.evidence.readers.reports import complains
+from whichrank.evidence.readers.reports.symptoms import complains
 from whichrank.evidence.text.own_lines import is_own
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
