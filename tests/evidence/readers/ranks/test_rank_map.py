@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whichrank.evidence.readers.rank_map import read, sniff
-from whichrank.evidence.readers.rank_map.introduction import introduction
+from whichrank.evidence.readers.rank_map.one_rank import introduction
 from whichrank.evidence.text.prefixes.clock import clock_of
 from whichrank.model.contracts import Item
 
