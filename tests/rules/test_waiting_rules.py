@@ -293,6 +293,28 @@ def test_nobody_moves_and_nobody_is_in_a_collective(tmp_path, places, still_s, r
 
 
 @pytest.mark.parametrize(
+    ("silent_s", "phases", "cause", "ranks"),
+    [
+        (84, ("joined", "joined"), "rank-stuck-in-user-code", ()),
+        (84, ("torch imported", "ended"), "teardown-hang", (0,)),  # a short job, of which one heard little
+        (2, ("joined", "joined"), None, ()),
+    ],
+)
+def test_no_rank_says_anything_any_more(tmp_path, silent_s, phases, cause, ranks):
+    heard = 10**18
+    rows = [
+        {"rank": rank, "pid": 100 + rank, "world_size": 2, "phase": phase, "alive": phase != "ended", "waiting": False,
+         "heard_ns": heard, "still_s": 1.2, "exit_code": 0 if phase == "ended" else None, "ended_ns": heard}
+        for rank, phase in enumerate(phases)
+    ]  # fmt: skip
+    words = {"whichrank_last_words": 1, "host": "h", "taken_ns": heard + silent_s * 10**9, "processes": rows}
+    (tmp_path / "last_words.json").write_text(json.dumps(words))
+    verdict = judged(tmp_path).verdict
+    assert (verdict.category == "hang", verdict.culprits.ranks) == (cause is not None, ranks)
+    assert cause is None or verdict.cause == cause
+
+
+@pytest.mark.parametrize(
     ("rank", "numel", "cause", "ranks"),
     [
         (0, 98566144, "rank0-only-collective", (0,)),

@@ -154,6 +154,20 @@ class Handling(Struct, frozen=True):
     line: int = 0
 
 
+class Call(Struct, frozen=True):
+    """A call of torch.distributed by its arguments, where the tool shows them."""
+
+    op: str
+    word: str = ""
+    """from or to, before the peer."""
+    peer: int | None = None
+    """A global rank."""
+    ranks: tuple[int, ...] = ()
+    """The members of the group that is made."""
+    name: str = ""
+    """The name of that group, which all members wait for."""
+
+
 class ProcessStack(Struct, frozen=True):
     """One process at one moment, as a tool saw it."""
 
@@ -174,6 +188,8 @@ class ProcessStack(Struct, frozen=True):
     line: int = 0
     handling: Handling | None = None
     """What its main thread was handling, where `whichrank run` asked it."""
+    call: Call | None = None
+    """The call in which its main thread waits."""
 
 
 _CRASHES = tuple(

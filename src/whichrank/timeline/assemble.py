@@ -15,7 +15,7 @@ from whichrank.model.evidence import Ref, Source
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Dump, GroupMembers
 from whichrank.records.events.base import Event
-from whichrank.records.events.collectives import OperationsCounted
+from whichrank.records.events.collectives import InOperation, OperationsCounted
 from whichrank.records.events.launchers import ElasticFailure
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.events.processes import Traceback
@@ -115,7 +115,7 @@ def build_case(records: Iterable[Any]) -> Case:
         lineup=lineup or calls,
         calls=calls,
         people=people,
-        log_events=on_one_clock(_placed(events, people), clocks),
+        log_events=[*on_one_clock(_placed(events, people), clocks), *_in_calls(stacks, people)],
         progress=[r for r in pile if isinstance(r, Progress)],
         rank_values=of_kind(pile, "rank_values.RankValues"),
         step_parts=of_kind(pile, "profiles.step_parts.StepParts"),
@@ -392,6 +392,19 @@ def _by_rank(stacks: Sequence[ProcessStack], people: People) -> dict[int, Proces
         if rank is not None and not is_launcher(stack):
             found[rank] = stack
     return found
+
+
+def _in_calls(stacks: Sequence[ProcessStack], people: People) -> Iterator[InOperation]:
+    """The calls in which ranks wait, where their stacks show the arguments."""
+    for rank, stack in _by_rank([s for s in stacks if s.call is not None], people).items():
+        call = stack.call
+        if call is not None:
+            whom = f" {call.word} {call.peer}" if call.peer is not None else ""
+            ref = Ref(stack.source, f"line {stack.line}", f"rank {rank} is in {call.op}{whom}", rank)
+            yield InOperation(
+                ref=ref, rank=rank, pid=stack.pid, op=call.op, word=call.word, peer=call.peer, ranks=call.ranks,
+                name=call.name,
+            )  # fmt: skip
 
 
 def _handled(stacks: Sequence[ProcessStack], people: People) -> dict[int, tuple[Handling, Ref]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from whichrank.evidence.readers import stacks
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.dump import Frame
-from whichrank.records.stack import ProcessStack, innermost_user_frame, main_thread
+from whichrank.records.stack import Call, ProcessStack, innermost_user_frame, main_thread
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "stacks"
 
@@ -117,6 +117,67 @@ def test_py_spy_json(tmp_path: Path) -> None:
     cut = write(tmp_path, json.dumps(traces, indent=2) + '\n[{"pid": 1, "frames": [')
     assert cut.quality == "partial"
     assert len(cut.records) == 1
+
+
+WITH_VARIABLES = """\
+Process 4577: python -u score.py
+Python v3.11.7 (/usr/bin/python3.11)
+
+Thread 4577 (idle): "MainThread"
+    recv (torch/distributed/distributed_c10d.py:2799)
+        Arguments:
+            tensor: <Tensor at 0x7f3e281eaf80>
+            src: 2
+            group: None
+        Locals:
+            work: <torch._C._distributed_c10d.Work at 0x7f3e27ae0870>
+    _exception_logger.<locals>.wrapper (torch/distributed/c10d_logger.py:83)
+        Locals:
+            kwargs: {"src": 2}
+    collect (score.py:48)
+        Arguments:
+            rank: 1
+            world: 5
+    <module> (score.py:79)
+Thread 4590 (idle): "logger"
+    emit (log.py:3)
+        Locals:
+            rank: 4
+"""
+
+
+def test_variables_that_py_spy_shows(tmp_path: Path) -> None:
+    stack = only(write(tmp_path, WITH_VARIABLES))
+    assert (stack.pid, stack.rank, stack.call) == (4577, 1, Call("recv", "from", 2))
+    assert [len(thread.frames) for thread in stack.threads] == [4, 1]
+    another = WITH_VARIABLES.replace("            world: 5", "            global_rank: 3")
+    assert only(write(tmp_path, another)).rank is None  # a rank within a group, it may be
+
+
+def test_variables_in_the_json_of_py_spy(tmp_path: Path) -> None:
+    named = [{"name": "src", "arg": True, "repr": "2"}, {"name": "global_rank", "arg": False, "repr": "1"}]
+    torch = {"name": "broadcast", "short_filename": "torch/distributed/distributed_c10d.py", "line": 3, "locals": named}
+    own = {"name": "main", "short_filename": "train.py", "line": 9, "locals": None}
+    trace = {"pid": 7, "thread_name": "MainThread", "active": False, "frames": [torch, own]}
+    stack = only(write(tmp_path, json.dumps([trace]), "stack.json"))
+    assert (stack.rank, stack.call) == (1, Call("broadcast", "from", 2))
+
+
+def test_the_group_that_is_made_by_its_variables(tmp_path: Path) -> None:
+    frames = """\
+    _new_process_group_helper (torch/distributed/distributed_c10d.py:2169)
+        Arguments:
+            global_ranks_in_group: [0, 1, 2]
+            group_name: "2"
+        Locals:
+            global_rank: 2
+    new_group (torch/distributed/distributed_c10d.py:5999)
+        Arguments:
+            ranks: None
+    main (train.py:9)
+"""
+    stack = only(write(tmp_path, WITH_VARIABLES.partition("    recv")[0] + frames))
+    assert (stack.rank, stack.call) == (2, Call("new_group", ranks=(0, 1, 2), name="2"))
 
 
 def test_faulthandler() -> None:

@@ -45,6 +45,9 @@ def test_a_job_in_which_no_interpreter_runs():
     assert limit(300) == BUSY_S
     assert limit(0) == float("inf")
     assert limit(300, beating=(0,)) == float("inf")
+    asleep = [replace(rank(r, 300, busy=False), beating=False, asleep=True) for r in range(4)]
+    assert patience(asleep).limit_s == LONG_WORK_S
+    assert patience([replace(seen, phase=IMPORTED) for seen in asleep]).limit_s == BUSY_S
 
 
 def test_pairs_of_gpus_that_still_make_their_communicators():

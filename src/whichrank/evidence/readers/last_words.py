@@ -53,12 +53,18 @@ def read(item: Item) -> Reading:
         for index, row in enumerate(rows[:65_536])
         if isinstance(row, dict) and _whole(row, "rank", _MOST_RANKS) is not None
     ]
-    fresh_ns = max((_whole(row, "heard_ns") or 0 for _, row in ranks), default=0) - _FRESH_NS
+    newest_ns = max((_whole(row, "heard_ns") or 0 for _, row in ranks), default=0)
+    silent_s = max(0, (_whole(content, "taken_ns") or newest_ns) - newest_ns) / 1e9
+    fresh_ns = newest_ns - _FRESH_NS
+    silent = silent_s >= _STILL_S
     for index, row in ranks:
-        events += [*_events(item.label, index, row, host), *_counted(item.label, index, row, host)]
+        events += [*_events(item.label, index, row, host, silent=silent), *_counted(item.label, index, row, host)]
         if row.get("alive") is True and (_whole(row, "heard_ns") or 0) >= fresh_ns:
-            events += [*_inside(item.label, index, row, host), *_still(item.label, index, row, host)]
-            events += _moving(item.label, index, row, host)
+            events += _inside(item.label, index, row, host)
+            if silent:
+                events += _silent(item.label, index, row, host, silent_s)
+            else:
+                events += [*_still(item.label, index, row, host), *_moving(item.label, index, row, host)]
     launchers = content.get("launchers")
     for index, row in enumerate(launchers[:64] if isinstance(launchers, list) else []):
         if isinstance(row, dict):
@@ -75,13 +81,16 @@ def _launcher(label: str, index: int, row: dict[str, Any], host: str | None) -> 
     return [LauncherEnded(ref=ref, time_ns=_whole(row, "ended_ns"), pid=pid, host=host, signal=number)]
 
 
-def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> list[Event]:
+def _events(label: str, index: int, row: dict[str, Any], host: str | None, *, silent: bool) -> list[Event]:
+    """How far it came and how it ended; who is silent and lives may have come further than it could say."""
     rank, pid = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid")
     found: list[Event] = []
     size = _whole(row, "world_size", _MOST_RANKS) or None
     if size and str(row.get("phase")) in ("joined", "leaving", "ended", "failed", "left"):
         ref = Ref(label, f"process {index}", f"rank {rank} is process {pid}, one of {size}", rank, host)
         found.append(GroupInit(ref=ref, time_ns=_whole(row, "started_ns"), rank=rank, pid=pid, host=host, size=size))
+    elif silent and row.get("alive") is True:
+        pass
     elif row.get("phase") == "joining":
         words = f"rank {rank} (process {pid}) is making its process group"
         ref = Ref(label, f"process {index}", words, rank, host)
@@ -142,6 +151,17 @@ def _still(label: str, index: int, row: dict[str, Any], host: str | None) -> lis
     ref = Ref(label, f"process {index}", quote, rank, host)
     at = _whole(row, "heard_ns")
     return [StoodStill(ref=ref, time_ns=at, rank=rank, pid=pid, host=host, seconds=seconds, place=place)]
+
+
+def _silent(label: str, index: int, row: dict[str, Any], host: str | None, seconds: float) -> list[Event]:
+    """A living rank that was in no collective, and says nothing any more, like all others: where it is now only its
+    stack tells."""
+    if row.get("waiting") is not False:
+        return []
+    rank, pid = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid")
+    quote = f"the interpreter of rank {rank} (process {pid}) has not run for {seconds:.0f} s"
+    ref = Ref(label, f"process {index}", quote, rank, host)
+    return [StoodStill(ref=ref, time_ns=_whole(row, "heard_ns"), rank=rank, pid=pid, host=host, seconds=seconds)]
 
 
 def _moving(label: str, index: int, row: dict[str, Any], host: str | None) -> list[Event]:

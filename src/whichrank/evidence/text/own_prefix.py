@@ -20,8 +20,9 @@ from itertools import groupby
 
 _HOST = r"(?P<host>(?!(?:rank|Rank|RANK)[ :/|,])[A-Za-z][\w.-]{0,60})"
 _RANK = r"(?P<rank>\d{1,5})"
-_OWN_WORD = "w|p|r|proc|process|worker|trainer|replica|member|peer|dev|device"
+_OWN_WORD = "w|p|r|rk|rnk|proc|process|worker|trainer|replica|member|peer|dev|device"
 """What programs call their ranks."""
+_TOLD = re.compile(rf"[\[(<]?(?:{_OWN_WORD})[ _#-]?{_RANK}(?:[\])>]:?|:| ?\||>|(?= )) ?")
 _SHAPES = tuple(
     re.compile(shape)
     for shape in (
@@ -34,7 +35,7 @@ _SHAPES = tuple(
         rf"{_HOST}\[{_RANK}\]:? ",
         rf"[\[(<]?{_RANK}[@:/]{_HOST}(?:[\])>]:?|:| ?\||>) ?",
         rf"[\[(<]?{_HOST}@{_RANK}(?:[\])>]:?|:| ?\||>) ?",
-        rf"[\[(<]?(?:{_OWN_WORD})[ _#-]?{_RANK}(?:[\])>]:?|:| ?\||>|(?= )) ?",
+        _TOLD.pattern,
     )
 )
 _SPEAKERS = tuple(
@@ -149,7 +150,7 @@ def learn(edges: bytes, file: str = "") -> re.Pattern[str] | None:
     if by_rank is None and not _ANY_RANK.search(edges.lower()):
         by_rank = next((shape for shape in _SPEAKERS if _all_speak_alike(shape, said)), None)
         stamped = [line for line, raw in zip(lines, whole, strict=True) if len(line) < len(raw)]
-        by_rank = by_rank or (_SPEAKERS[-1] if _all_are_told(_SPEAKERS[-1], stamped) else None)
+        by_rank = by_rank or (_TOLD if _all_are_told(_TOLD, stamped) else None)
     by_rank = by_rank or (_IN_BLOCKS if _are_in_blocks(said) else None)
     return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, said)), None)
 

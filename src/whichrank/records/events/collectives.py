@@ -93,4 +93,6 @@ class InOperation(Event, kw_only=True):
     """A global rank."""
     ranks: tuple[int, ...] = ()
     """The members of the operation's group."""
+    name: str = ""
+    """The name of a group that is being made."""
     step: int | None = None

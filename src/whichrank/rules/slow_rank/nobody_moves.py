@@ -10,6 +10,7 @@ that one of them was to write or remove, a queue, a socket, a child process. Or 
 
 ## How it decides
 Under `whichrank run` each rank says for how long its main thread has been at one instruction; here it was long for all.
+Where all are silent, something holds their interpreters: their stacks say where they are.
 Where nearly all stand at one place and few elsewhere, the few are suspected. Otherwise nobody is singled out.
 
 ## Example
@@ -53,15 +54,16 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("how long the ranks have stood (whichrank run)")
     if not case.all_stand or case.troubles or len(stood) < 2 or all_in_messages(case):
         return []
-    places = Counter(event.place for event in stood.values())
+    at = {rank: event.place or _by_stack(case, rank) for rank, event in stood.items()}
+    places = Counter(at.values())
     usual = places.most_common(1)[0][0]
-    elsewhere = tuple(sorted(rank for rank, event in stood.items() if event.place != usual))
+    elsewhere = tuple(sorted(rank for rank, place in at.items() if place != usual))
     few = bool(elsewhere) and len(elsewhere) * _FEW <= len(stood)
     everyone = tuple(sorted(stood))
     first = elsewhere[0] if few else everyone[0]
     usual = usual.rpartition("/")[2]
     where = usual if len(places) == 1 else f"{usual} and at {len(places) - 1} other places"
-    told = f"; {wording.ranks_text(elsewhere)} at {stood[first].place.rpartition('/')[2]}" if few else ""
+    told = f"; {wording.ranks_text(elsewhere)} at {at[first].rpartition('/')[2]}" if few else ""
     seconds = min(event.seconds for event in stood.values())
     activity = case.activities.get(first)
     cause = _cause_of(activity.doing) if activity is not None else CAUSE
@@ -85,6 +87,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             next=(NextStep("whichrank stacks", "a second look shows whether somebody moves", (cause,), "none"),),
         )
     ]
+
+
+def _by_stack(case: Case, rank: int) -> str:
+    """Where a rank is that can't say so itself, because its interpreter does not run."""
+    activity = case.activities.get(rank)
+    return str(activity.place) if activity is not None and activity.place is not None else "an unknown place"
 
 
 def _cause_of(doing: Doing) -> str:

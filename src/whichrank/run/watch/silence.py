@@ -163,6 +163,10 @@ def patience(ranks: list[RankState]) -> Silence:
 
 def _at_the_start(ranks: list[RankState], waiting: list[RankState], away: tuple[RankState, ...]) -> Silence:
     if not waiting:
+        # A short job may be over before it has said that it began.
+        held = all(not seen.beating and seen.busy is False and seen.asleep for seen in away)
+        if held:
+            return Silence("held", BUSY_S, "the interpreter of no rank runs", away)
         return Silence("start", float("inf"), "the job is starting", away)
     working = any(seen.busy is not False or seen.work for seen in away)
     return Silence("start", BUSY_S if working else START_S, _starting(ranks, waiting, away), away)
@@ -170,8 +174,10 @@ def _at_the_start(ranks: list[RankState], waiting: list[RankState], away: tuple[
 
 def _nobody_waits(away: tuple[RankState, ...]) -> Silence:
     if all(seen.under_way and not seen.beating for seen in away):
-        # One thread of each waits in a call of CUDA's, and with it all that asks CUDA for anything.
-        return Silence("held", BUSY_S, "the interpreter of no rank runs", away)
+        # One thread of each waits in a call of CUDA's, and with it all that asks CUDA for anything: that may take long.
+        # Who sleeps with the interpreter held, as in a deadlock at the end of the script, is not computing.
+        asleep = all(seen.busy is False and seen.asleep and not seen.work for seen in away)
+        return Silence("held", LONG_WORK_S if asleep else BUSY_S, "the interpreter of no rank runs", away)
     quiet = all(seen.busy is False for seen in away)
     limit = (BUSY_S if any(seen.work for seen in away) else NOBODY_WAITS_S) if quiet else float("inf")
     return Silence("nobody waits", limit, "no rank issues a collective and none works", away)

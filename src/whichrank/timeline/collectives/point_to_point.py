@@ -169,6 +169,15 @@ def left_exchange(case: Case) -> int | None:
     return end if together else None
 
 
+def gone_on(case: Case) -> int | None:
+    """Where stacks alone tell: the one rank that waits in a collective while another waits for a message of it."""
+    if case.lineup is not None:
+        return None
+    doing = {rank: case.activities[rank] for rank in _waits(case).values() if rank in case.activities}
+    gone = [r for r, a in doing.items() if a.doing == "waiting" and a.collective and a.collective not in MESSAGES]
+    return gone[0] if len(gone) == 1 else None
+
+
 def without_receivers(case: Case, trouble: Trouble) -> Trouble:
     """Ranks that did not come because they wait for messages are not to blame: one that came owes them its half."""
     if trouble.shape == "alone" and _all_wait_for(case, trouble.meeting.absent, trouble.ranks):

@@ -91,6 +91,14 @@ def without_new_group(case: Case) -> tuple[int, ...]:
     return others if waiting and 2 * len(others) < len(needed or range(case.world)) else ()
 
 
+def under_other_names(case: Case) -> dict[int, str]:
+    """The names under which ranks make a group of the same members, where those differ."""
+    making = {e.rank: e for e in case.events(InOperation) if e.rank is not None and e.op == "new_group" and e.name}
+    names = {rank: event.name for rank, event in making.items()}
+    one = len({event.ranks for event in making.values()}) == 1
+    return names if one and len(set(names.values())) > 1 and not case.goes_on else {}
+
+
 def _even_first_calls(case: Case) -> dict[int, tuple[int, ...]]:
     """The same where a recorder holds the first call of a group (Gloo's does) and half of its members have come.
 

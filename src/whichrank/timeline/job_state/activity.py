@@ -148,7 +148,9 @@ _USER_SIGNS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
     (
         "checkpoint",
         re.compile(
-            r"checkpoint|ckpt|snapshot|save_(?:model|state|pretrained)|load_state|resume_from|state_dict", re.IGNORECASE
+            r"checkpoint|ckpt|snapshot|save_pretrained|load_state|resume_from|state_dict"
+            r"|(?:save|write|dump|export|persist|upload)_(?:model|weights?|params|state|shards?|optimizer)",
+            re.IGNORECASE,
         ),
     ),
     (

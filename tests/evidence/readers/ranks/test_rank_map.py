@@ -54,6 +54,11 @@ COMMENTED = "$ cat /run/pids   # by the launcher: pid rank gpu\n9440 4 0\n9441 5
 LAST_WORDS = "[rank1] 8 workers, prefetch 4 (host elm1)\n[rank3] 8 workers, prefetch 4, node: elm2\n"
 FIRST_WORDS = "[rank4] host cedar gpu V100\n[rank5] host cedar gpu V100\n"
 
+MEMBERS = "member 0 pid 8992 lr 0.40\nmember 1 pid 8993 lr 0.20\n14:02:11 round 1: 0.52 0.55\n"
+TAGGED = "".join(
+    f"[default{n}]:17:36:14 I score[{n}/{4577 + n}]: {word}\n" for word in ("index ready", "40 queries") for n in (1, 0)
+)
+
 
 def rows(tmp_path, text, name="list.txt"):
     path = tmp_path / name
@@ -100,6 +105,8 @@ def rows(tmp_path, text, name="list.txt"):
             [(9, 61232, "mg-2", 1, None), (10, 61233, "mg-2", 2, None)],
         ),
         (LAST_WORDS, [(1, None, "elm1", None, None), (3, None, "elm2", None, None)]),
+        (MEMBERS, [(0, 8992, None, None, None), (1, 8993, None, None, None)]),
+        (TAGGED, [(0, 4577, None, None, None), (1, 4578, None, None, None)]),
         (FIRST_WORDS, [(4, None, "cedar", None, None), (5, None, "cedar", None, None)]),
     ],
 )
@@ -111,6 +118,10 @@ def test_shapes(tmp_path, text, expected):
     "text",
     [
         "rank 0 started\nrank 1 started\n",
+        MEMBERS.replace("member", "loader worker"),
+        MEMBERS.replace("member 0", "member 2"),
+        MEMBERS.replace("8993", "8992"),
+        MEMBERS.replace("pid", "seed"),
         "step 1: loss 2\nstep 2: loss 1\nthe rank of the matrix is 4\n",
         "[rank0]: Traceback (most recent call last):\n[rank0]: KeyError: 1\n",
         "node1 (ranks 0-7) and node1 (ranks 2-3)\n",

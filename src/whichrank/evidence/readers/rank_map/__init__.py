@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from whichrank.evidence.readers.rank_map.beside import begins_beside, beside
 from whichrank.evidence.readers.rank_map.introductions import INTRODUCED, INTRODUCES, RANK_WITHIN, introductions
 from whichrank.evidence.readers.rank_map.launchers import AGENT, DEEPSPEED, by_agent, by_deepspeed
+from whichrank.evidence.readers.rank_map.numbered import MARKS, numbered
 from whichrank.evidence.readers.rank_map.one_rank import HEAD, begins_tagged, introduction
 from whichrank.evidence.readers.rank_map.own_lines import PREFIXED, by_prefix, own_pids
 from whichrank.evidence.readers.rank_map.processes import processes
@@ -50,7 +51,7 @@ def sniff(head: bytes, name: str) -> bool:
     low = lowered(head)
     if not is_text(head) or name.lower().endswith(_NO_MAP):
         return False
-    if not any(map(low.__contains__, _NEEDED)) and not begins_tagged(head):
+    if not any(map(low.__contains__, _NEEDED)) and not begins_tagged(head) and not MARKS.search(head):
         return False
     if len(head) < _HEAD:
         return True  # all of a small file: `read` looks at the same lines
@@ -81,6 +82,8 @@ def read(item: Item) -> Reading:
     for rank, (number, pid) in own_pids(item.head(PREFIXED), clock_of(item)).items():
         known = found.get(rank) or Placement(rank, Ref(item.label, f"line {number}", f"rank {rank} is pid {pid}", rank))
         found[rank] = known if known.pid is not None else replace(known, pid=pid)
+    for rank, (number, pid) in (numbered(text) if not found and MARKS.search(text.encode()) else {}).items():
+        found[rank] = Placement(rank, Ref(item.label, f"line {number}", _quoted(text, number), rank), pid)
     if alone is not None:
         rank, number, mine, pid = alone
         ref = Ref(item.label, f"line {number}", _quoted(text, number), rank, mine)
@@ -93,7 +96,9 @@ def _is_map(told: list[Row], head: bytes, clock: Clock) -> bool:
     introduced = any("host" in values and INTRODUCES.search(line) for _, line, values in told[:2])
     started = any("rank" in line and AGENT.search(line) for _, line, _ in told[:1])
     spoken = len(by_prefix(head, clock)) >= 2 or bool(own_pids(head, clock)) or introduction(head, clock) is not None
-    return len(told) >= 2 or introduced or started or spoken
+    if len(told) >= 2 or introduced or started or spoken:
+        return True
+    return MARKS.search(head) is not None and bool(numbered(head.decode("utf-8", "replace")))
 
 
 def _quoted(text: str, number: int) -> str:

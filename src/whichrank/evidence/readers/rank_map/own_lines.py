@@ -68,8 +68,9 @@ def own_pids(head: bytes, clock: Clock) -> dict[int, tuple[int, int]]:
     for number, line in enumerate(head[:PREFIXED].split(b"\n"), 1):
         if b"pid" in line and (voice := listen(line[:_LINE], clock)).rank is not None:
             own = None if _OF_ANOTHER.search(voice.text) else _OWN_PID.search(voice.text)
-            if own is not None:
-                found.setdefault(voice.rank, (number, int(own[1])))
+            pid = int(own[1]) if own is not None else voice.pid
+            if pid is not None:
+                found.setdefault(voice.rank, (number, pid))
     return found if len({pid for _, pid in found.values()}) == len(found) > 1 else {}
 
 

@@ -33,9 +33,9 @@ _OFTEN = 3
 _MOST_RANKS = 1 << 18
 """Ranks of all values together."""
 _MEMBER = re.compile(
-    rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d|/Rnk: |[\[(<][rwp]?\d{1,4}[ \])>]|\br\d{1,4}[: ]"
+    rb"(?i)\b(?:rank|host|node|worker)|^\[[\w.-]{2,60}\]\[\d|/Rnk: |[\[(<][rwp]?\d{1,4}[ \])>]|\br(?:nk|k|)\d{1,4}[: ]"
 )
-_MEMBERS = (b"rank", b"/rnk: ", b"host", b"node", b"worker", b"[r", b" r", b"[w", b"[p")
+_MEMBERS = (b"rank", b"/rnk: ", b"host", b"node", b"worker", b"[r", b" r", b"[w", b"[p", b"\nr")
 _WORTH = re.compile(
     rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
     rb"(?:time|\bms\b|_ms|\dm?s\b|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|digest|fingerprint|flops| d?t_[a-z])"
@@ -56,6 +56,8 @@ _RANKED = re.compile(rb"rank(?:\s{0,4}\d{1,7}\s?[:|=]|s? \d{1,7}-\d)|(?:by|per|e
 """In lower case: one of these stands in a text that is worth it, found sooner than that."""
 _OF_TORCHRUN = ("stdout.log", "stderr.log")
 """Files that torchrun writes for each rank: their lines need not name it."""
+_IN_SERIES = re.compile(r"[A-Za-z][._-]\d{1,4}\.(?:log|out|err|txt)$")
+"""A file that may be one of several that a program numbers by rank."""
 _NOT_LOGS = (".py", ".json", ".html", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env", ".c", ".cc", ".cpp", ".h")
 
 
@@ -63,7 +65,7 @@ def sniff(head: bytes, name: str) -> bool:
     """Any text that speaks of ranks or hosts, or is called after a rank, or stands in its folder."""
     if name.lower().endswith(_NOT_LOGS) or not is_text(head):
         return False
-    if name in _OF_TORCHRUN or hint_of_path(name).rank is not None:
+    if name in _OF_TORCHRUN or hint_of_path(name).rank is not None or _IN_SERIES.search(name):
         return True
     speaks = head[:1] == b"[" or any(map(lowered(head).__contains__, _MEMBERS))
     return speaks and _MEMBER.search(head) is not None
@@ -94,7 +96,7 @@ def _writer(name: str) -> Member | None:
     hint = hint_of_path(name)
     if hint.rank is not None:
         return Member((hint.rank,))
-    return Member() if hint.attempt is not None else None
+    return Member() if hint.attempt is not None or _IN_SERIES.search(name) else None
 
 
 def _may_be_worth(lower: bytes) -> bool:

@@ -36,7 +36,7 @@ _LONG_DIGEST = re.compile(r"(?:0x)?(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,1
 _WAITS = frozenset(("wait", "comm", "sync", "idle", "stall", "allreduce", "all_reduce", "barrier"))
 _PART = re.compile(
     rf"(?<![\w.])({'|'.join(sorted(_WAITS))}|math|compute|calc|gemm|fwd|bwd|forward|backward|optim|opt|update|load|fetch"
-    r"|read|data|input|prep|copy|h2d|d2h|rollout|decode)[\"']?\s?[=:]?\s?\d{1,6}\.\d{1,6}(?![\d.])"
+    r"|read|data|input|prep|copy|h2d|d2h|rollout|decode)[\"']?\s{0,4}[=:]?\s{0,8}\d{1,6}\.\d{1,6}(?![\d.])"
 )
 _PARTS_AT_LEAST = 3
 _UNITS = ("tim", "ms", "seconds")
@@ -53,7 +53,7 @@ _LEGEND = re.compile(r"(?<![\w.])(?P<name>[A-Za-z]\w{0,11}) ?= ?(?P<meaning>[A-Z
 _IN_BRACKETS = re.compile(r"\[[\w.-]{2,60}\]\[\d")
 """`[node0][5]`: a host and a rank."""
 _PAIR = re.compile(
-    rf"(?<![\w.])(?P<name>[A-Za-z][\w./-]{{1,40}})(?:\"?\s?[=:]\s?|\s)"
+    rf"(?<![\w.])(?P<name>[A-Za-z][\w./-]{{1,40}})(?:\"?\s?[=:]\s?|\s{{1,8}})"
     rf"(?P<value>(?:0x)?[0-9a-fA-F]{{6,128}}|{_NUMBER})\s?(?P<unit>ms|us|s)?(?![\w.])"
 )
 _TOKENS = late(
@@ -204,7 +204,11 @@ def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, 
 
 def _tells_parts(lower: str) -> bool:
     """Whether a line tells of a wait and of two other parts of a step: `math 6.4 fetch 6.6 wait 0.1`."""
-    parts = {part[1] for part in _PART.finditer(lower)} if "." in lower else set()
+    if "." not in lower or not any(map(lower.__contains__, _WAITS)):
+        return False
+    parts = {part[1] for part in _PART.finditer(lower)}
+    named = {pair["name"]: quantity(pair["name"], timed=True) for pair in _PAIR.finditer(lower) if "." in pair["value"]}
+    parts |= {name for name, kind in named.items() if kind in ("work", "data", "wait")}
     return len(parts) >= _PARTS_AT_LEAST and not parts.isdisjoint(_WAITS)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from whichrank.evidence.readers.stacks.variables import KEPT, Values, call_of, is_shown, rank_of, variable
 from whichrank.evidence.text.own_prefix import NO_HOST
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack, ThreadState
@@ -69,15 +70,24 @@ class Process(Struct):
     python: str = ""
     threads: list[ThreadStack] = field(default_factory=list)
     title: Title = Title()
+    values: dict[int, dict[int, dict[str, str]]] = field(default_factory=dict)
+    """By thread and frame, the variables that tell something."""
 
     def built(self, source: str) -> ProcessStack:
         added = _ADDED.search(self.command)
         title = (title_of(added[1]) if added else None) or self.title
         pid = title.pid if self.pid is None else self.pid
+        threads = with_main(self.threads, pid)
+        shown = self._shown_in(next((at for at, thread in enumerate(threads) if thread.main), -1))
         return ProcessStack(
-            source, "py-spy", with_main(self.threads, pid), pid, title.host,
-            rank=title.rank, local_rank=title.local_rank, command=self.command, python=self.python, line=self.line,
+            source, "py-spy", threads, pid, title.host, rank=rank_of(shown) if title.rank is None else title.rank,
+            local_rank=title.local_rank, command=self.command, python=self.python, line=self.line, call=call_of(shown),
         )  # fmt: skip
+
+    def _shown_in(self, at: int) -> list[tuple[Frame, Values]]:
+        """The frames of a thread with their variables; nothing where none were shown."""
+        values = self.values.get(at)
+        return [(f, values.get(n, {})) for n, f in enumerate(self.threads[at].frames)] if values else []
 
 
 def with_main(threads: list[ThreadStack], pid: int | None) -> tuple[ThreadStack, ...]:
@@ -126,6 +136,8 @@ class TextParser:
             self._begin_process(None, "", line)  # all headings were left out but the one somebody wrote
         if text.startswith(" ") and (self._thread is not None or self._is_heading_alone()):
             frame = _frame(text)
+            if self._shows_variable(text):
+                return True
             if frame is not None:
                 if self._thread is None:
                     self._thread = (_MAIN, None, "unknown", line, [])  # the headings of threads were left out
@@ -147,6 +159,15 @@ class TextParser:
             self.errors.append((match[1] or match[2])[:300])
         else:
             return False
+        return True
+
+    def _shows_variable(self, text: str) -> bool:
+        """Whether the line belongs to the frame above; keeps what tells something."""
+        if self._thread is None or self._process is None or not self._thread[4] or not is_shown(text):
+            return False
+        if told := variable(text):
+            of_thread = self._process.values.setdefault(len(self._process.threads), {})
+            of_thread.setdefault(len(self._thread[4]) - 1, {}).setdefault(*told)
         return True
 
     def _begin_thread(self, line: int, match: re.Match[str]) -> None:
@@ -235,6 +256,9 @@ def _add_trace(processes: dict[int | None, Process], trace: dict[str, Any]) -> N
     state: ThreadState = "active" if trace.get("active") is True else "idle"
     if trace.get("owns_gil") is True:
         state = "gil"
+    for at, frame in enumerate(trace["frames"][:_MOST_FRAMES]):
+        if isinstance(frame, dict) and (shown := _json_values(frame)):
+            process.values.setdefault(len(process.threads), {})[at] = shown
     name = trace.get("thread_name")
     tid = _whole(trace.get("os_thread_id")) or _whole(trace.get("thread_id"))
     frames = tuple(_json_frame(frame) for frame in trace["frames"][:_MOST_FRAMES] if isinstance(frame, dict))
@@ -245,6 +269,13 @@ def _json_frame(frame: dict[str, Any]) -> Frame:
     name, line = frame.get("name"), _whole(frame.get("line"))
     file = frame.get("short_filename") or frame.get("filename") or frame.get("module")
     return Frame(str(name)[:1000], str(file)[:1000], line or 0)
+
+
+def _json_values(frame: dict[str, Any]) -> dict[str, str]:
+    told = frame.get("locals")
+    rows = [row for row in told[:_MOST_FRAMES] if isinstance(row, dict)] if isinstance(told, list) else []
+    named = ((row.get("name"), row.get("repr")) for row in rows)
+    return {n: r[:300] for n, r in named if isinstance(n, str) and isinstance(r, str) and n in KEPT}
 
 
 def _whole(value: Any) -> int | None:

@@ -14,6 +14,7 @@ _TAGGED = re.compile(
     rf"(?:(?:rank|RANK)[ _=:-]?(\d{{1,6}})(?:/\d{{1,6}})?(?:[:,]| ?\||(?= {LEVEL}\b)| -(?= ))"
     rf"|[rR](\d{{1,6}})(?:(?= {{1,3}}{LEVEL}\b)| ?\|)) ?"
 )
+_WITH_PID = re.compile(r"(?:rank|RANK)=(\d{1,6}) pid=(\d{1,10}):? (?=[A-Za-z])")
 _IN_BRACKET = re.compile(r"\[[\w. -]{1,60}[ ,:]rank[ _=:]?(\d{1,6})\]:? ?")
 _OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d|\[?20\d\d-\d\d-\d\d[T _]\d\d:)")
 BEHIND_LOGGER = re.compile(rf"{LEVEL}\b[\w.:<>|/ -]{{0,100}}?\[rank[ _=:]?(\d{{1,6}})\]")
@@ -131,6 +132,9 @@ def _tag(voice: Voice, text: str) -> re.Match[str] | None:
     first = text[0]
     if voice.time_ns is not None and first in "DPTEC" and (match := PLACED.match(text)):
         voice.place = place_in(match[1])
+        return match
+    if first in "rR" and (match := _WITH_PID.match(text)):
+        voice.rank, voice.pid = int(match[1]), int(match[2])
         return match
     if voice.rank is None and first in "rR" and (match := _TAGGED.match(text)):
         voice.rank = int(match[1] or match[2])

@@ -11,7 +11,8 @@ A root computed from a local value, the rank within a group taken for the global
 Processes under `whichrank run` say which root they gave; the dumps say which of them are in the same operation of the
 same group. The minority is the culprit; where there is none, ranks that wait at the same line in another turn of its
 loop are counted too. A root of a reduce or gather that has finished without the others did not take itself for it:
-those who name it are the odd ones. Else, without a majority, nobody is named.
+those who name it are the odd ones. Else, without a majority, nobody is named. Without dumps the stacks of
+`py-spy dump --locals` tell the same, where ranks are in one call at one line.
 
 ## Example
 Ranks 0, 1 and 3 are in `broadcast from 0`, rank 2 is in `broadcast from 2`; all are in #26 of default_pg.
@@ -21,6 +22,8 @@ Only what hangs shows: NCCL goes on with wrong numbers, and a root that was give
 """
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import CodePlace, Finding, Grade, NotEvaluated, Subject
@@ -39,8 +42,10 @@ _COLLECTING = ("reduce", "gather")
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     said = {e.rank: e for e in case.events(InOperation) if e.rank is not None and e.op not in MESSAGES}
-    if not said or case.lineup is None:
-        return NotEvaluated("dumps, and words of the ranks about the roots that they gave (whichrank run)")
+    if not said:
+        return NotEvaluated("words of the ranks about the roots that they gave (whichrank run, py-spy dump --locals)")
+    if case.lineup is None:
+        return _at_one_line(case, said)
     if case.goes_on:
         return []
     for meeting in case.meetings.pending:
@@ -49,6 +54,22 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         if not meeting.p2p and not meeting.disagrees and len(set(roots.values())) > 1:
             odd = minority(roots) or _outvoted(case, said, roots) or _at_no_root(case, meeting, roots)
             return [_finding(case, meeting, told, roots, odd)]
+    return []
+
+
+def _at_one_line(case: Case, said: dict[int, InOperation]) -> list[Finding]:
+    """By the stacks alone: ranks that are in the same call at the same line."""
+    together: dict[tuple[str, CodePlace], dict[int, InOperation]] = {}
+    for rank, event in sorted(said.items()):
+        doing = case.activities.get(rank)
+        if event.peer is not None and doing is not None and doing.doing == "waiting" and doing.place is not None:
+            together.setdefault((event.op, doing.place), {})[rank] = event
+    for (op, place), told in together.items():
+        roots = {rank: f"{event.peer}" for rank, event in told.items()}
+        if len(set(roots.values())) > 1:
+            odd = minority(roots)
+            victims = tuple(rank for rank in sorted(case.activities) if rank not in (odd or roots))
+            return [_told(case, f"{op} at {place}", told, roots, odd, victims)]
     return []
 
 
@@ -73,9 +94,18 @@ def _finding(
     case: Case, meeting: Meeting, told: dict[int, InOperation], roots: dict[int, str], odd: tuple[int, ...]
 ) -> Finding:
     lineup = wording.lineup_of(case)
+    row = meeting.joined[min(meeting.joined)]
+    victims = tuple(rank for rank in sorted(meeting.joined) if rank not in (odd or roots))
+    found = _told(case, wording.step(lineup, row), told, roots, odd, victims)
+    return replace(found, evidence=(*found.evidence, wording.proof(lineup, row)))
+
+
+def _told(
+    case: Case, what: str, told: dict[int, InOperation], roots: dict[int, str], odd: tuple[int, ...],
+    victims: tuple[int, ...],
+) -> Finding:  # fmt: skip
     sides = sorted({root: tuple(r for r in roots if roots[r] == root) for root in roots.values()}.items())
     words = "; ".join(f"{wording.ranks_text(ranks)}: root {root}" for root, ranks in sides[:4])
-    row = meeting.joined[min(meeting.joined)]
     shown = (*odd[:2], *(rank for rank in told if rank not in odd))
     places = (case.activities[rank].place for rank in odd if rank in case.activities)
     return Finding(
@@ -90,8 +120,8 @@ def _finding(
             candidates=() if odd else tuple(sorted(roots)),
             code=tuple(CodePlace(p.file, p.line, p.function, odd[0]) for p in places if p is not None)[:1],
         ),
-        message=f"Ranks name different roots in {wording.step(lineup, row)}: {words}.",
-        evidence=(*(told[rank].ref for rank in shown[:4]), wording.proof(lineup, row)),
-        victims=tuple(rank for rank in sorted(meeting.joined) if rank not in (odd or roots)),
+        message=f"Ranks name different roots in {what}: {words}.",
+        evidence=tuple(told[rank].ref for rank in shown[:4]),
+        victims=victims,
         fix=fix(CAUSE),
     )

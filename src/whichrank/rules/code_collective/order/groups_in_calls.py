@@ -18,6 +18,9 @@ the other still is (it left the loop first), or one rank is alone against two or
 On Gloo, whose recorder holds such calls, the same is said of the first call of a group to which half of its members
 have come: no majority speaks for either.
 
+The name of a group counts the groups before it (`py-spy dump --locals` shows it). Ranks that make the same group under
+different names have made different numbers of groups before, and wait for each other under different keys.
+
 ## Example
 Rank 0 is in `all_reduce` of ranks 0 and 3, rank 3 in `broadcast` of all ranks.
 
@@ -39,6 +42,7 @@ from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
+from whichrank.timeline.collectives.reported_mismatches import minority
 from whichrank.timeline.collectives.unrecorded import GroupCycle, Leavers
 
 CODE = "COLL139"
@@ -48,6 +52,8 @@ CAUSE = "process-group-order"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.events(InOperation) and case.lineup is None:
         return NotEvaluated("which group each rank is in (whichrank run), or flight-recorder dumps")
+    if named := unrecorded.under_other_names(case):
+        return [_other_names(case, named)]
     found = unrecorded.cycle(case)
     if found is None:
         return []
@@ -57,6 +63,30 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         found = replace(found, all_in_groups=True)
     odd = None if found.all_in_groups else _odd_one(case, found)
     return [_finding(case, found) if odd is None else _alone(case, found, odd)]
+
+
+def _other_names(case: Case, names: dict[int, str]) -> Finding:
+    """Ranks make one group under the names of different ones: the minority made a group more or fewer before."""
+    odd = minority(names)
+    sides = sorted({name: tuple(r for r in names if names[r] == name) for name in names.values()}.items())
+    words = "; ".join(f"{wording.ranks_text(ranks)}: group {name}" for name, ranks in sides[:4])
+    places = (case.activities[rank].place for rank in (odd or tuple(names))[:1])
+    return Finding(
+        code=CODE,
+        cause="conditional-collective",
+        category="hang",
+        severity="error",
+        grade=Grade.SUPPORTS,
+        kind="stacks",
+        subject=Subject(
+            ranks=odd, candidates=() if odd else tuple(sorted(names)), code=tuple(place for place in places if place)
+        ),
+        message=f"Ranks make a group together after different numbers of groups before it: {words}.",
+        evidence=wording.sat(case, (*odd[:2], *(rank for rank in names if rank not in odd))[:4]),
+        victims=tuple(rank for rank in sorted(case.activities) if rank not in (odd or names)),
+        alternatives=(Alternative(CAUSE, "they may make the same groups in another order"),),
+        fix=fix("conditional-collective"),
+    )
 
 
 def _left_loop(case: Case, gone: Leavers) -> Finding:

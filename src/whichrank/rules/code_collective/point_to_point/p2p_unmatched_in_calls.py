@@ -8,7 +8,8 @@ that wait for a message of one that has gone on to a collective, where no record
 A skipped micro-batch on one stage, a schedule that differs between stages, a wrong peer.
 
 ## How it decides
-Processes under `whichrank run` record which peer they send to or receive from. Where two wait for each other, and one
+Processes under `whichrank run` record which peer they send to or receive from, and stacks of `py-spy dump --locals`
+show it. Where two wait for each other, and one
 of them has made more optimizer steps, or in the same step has gone on to a later call of a function that both are in,
 that one has passed the place where it should have posted its half. Where one waits in a collective, and all that have
 not come to it wait for its message, directly or one after the other, that one has left the exchange. Where both
@@ -51,6 +52,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     found += [_lost(case, circle) for circle in circles if circle.lost]
     if circles:  # the others wait behind those
         return found
+    if (gone := point_to_point.gone_on(case)) is not None:
+        return [_went_on(case, gone)]
     return [_left(case, trouble) for trouble in case.troubles if trouble.shape == "left-messages"]
 
 
@@ -76,8 +79,13 @@ def _left(case: Case, trouble: Trouble) -> Finding:
     sits = point_to_point.sitting(case)
     if not sits or len(trouble.ranks) != 1:
         return _owed(case, trouble)
-    (rank,) = trouble.ranks
-    waiting = tuple(sorted(sits))
+    return replace(_went_on(case, trouble.ranks[0]), onset_ns=wording.onset(case, trouble))
+
+
+def _went_on(case: Case, rank: int) -> Finding:
+    """A rank that waits in a collective, while another waits for its message."""
+    sits = point_to_point.sitting(case)
+    waiting = tuple(sorted(sits.keys() - {rank}))
     first = next(other for other in waiting if sits[other].peer == rank)
     ahead = case.activities[rank].collective or "other calls"
     message = (
@@ -86,7 +94,10 @@ def _left(case: Case, trouble: Trouble) -> Finding:
     )
     other = Alternative("uneven-inputs", "it may have had fewer batches than the others")
     found = _found(case, (rank, first), Subject(ranks=(rank,)), message, Grade.SUPPORTS, waiting, other)
-    return replace(found, evidence=wording.sat(case, (first, rank)), onset_ns=wording.onset(case, trouble))
+    return replace(
+        found,
+        evidence=wording.sat(case, (first, rank)),
+    )
 
 
 def _owed(case: Case, trouble: Trouble) -> Finding:

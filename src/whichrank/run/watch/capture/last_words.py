@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from typing import Any
 
 from whichrank.evidence.bundle import Bundle
@@ -19,6 +20,7 @@ def keep_words(job_processes: JobProcesses, bundle: Bundle) -> None:
     document = {
         "whichrank_last_words": 1,
         "host": bundle.host,
+        "taken_ns": time.time_ns(),
         "processes": [told(m) for m in ranks],
         "launchers": [told(m) for m in launchers],
     }
