@@ -46,7 +46,7 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     hints = [s for s in hints if s.sign.ref.source not in stacks]  # what it waits in is told by its innermost frame
     told = [s.sign for s in hints if waiting or s.id in raised or _TROUBLE.search(s.sign.text)]
     if not told:
-        told += [Statement(c.ref.quote, c.ref) for c in _of_one_phase(case) if c.phase == claim.cause]
+        told += [Statement(c.ref.quote, c.ref, kind="reports") for c in _of_one_phase(case) if c.phase == claim.cause]
     if claim.cause == "rank-stuck-in-preprocessing" and (waiting or told):
         told += [Statement(clue.ref.quote, clue.ref) for clue in case.clues if clue.kind == "between_barriers"]
     last = _last(case, waiting)

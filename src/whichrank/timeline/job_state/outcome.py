@@ -74,7 +74,7 @@ def finish(case: Case) -> Finish | None:
     if watched := next((event for event in case.events(RunFinished) if event.how == "watched"), None):
         return _of_event(watched)  # whatever stood still on the way has gone on
     # A person who complains may also mention a run that went well, or say “before it finished”.
-    told = {complaint.ref.source for complaint in case.complaints if complaint.category in ("crash", "hang")}
+    told = {complaint.ref.source for complaint in case.complaints}
     fatal = failures(case)
     # A server takes the same leave when one of its processes died.
     leaves = () if fatal or case.index.roots else ("shutdown",)

@@ -52,7 +52,7 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\b(?:last (?:week|month|time|run)|yesterday|previously|used to)\b[^.\n]{0,80}"
         r"\d ?(?:s|ms|min|it/s|GB/s)(?: |\.|$)",
         r"\b(?:langsam\w{0,2}|Bandbreite|Durchsatz|медленн\w{0,3}|lent\w{0,3}|débit|ancho de banda)\b",
-        r"很慢|太慢|变慢|较慢|速度慢|带宽|吞吐|性能下降|遅い|遅く|느리|느려|느린",
+        r"(?:很|太|变|较|好|非常|特别|十分|越来越|速度)慢|慢(?:了)?很多|利用率(?:很|较|太|一直|非常)?低|带宽|吞吐|性能下降|遅い|遅く|느리|느려|느린",
         r"\bbottle-?necks?\b",
         r"\bcrawl(?:s|ing)?\b",
         r"\b(?:step|iteration|epoch|iter) times? (?:\w{1,8} )?"
@@ -76,6 +76,8 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\b(?:gradients?|weights|parameters|replicas|models?|buffers?)\b[^.\n]{0,60}"
         r"\b(?:(?:not|never|un) ?-?(?:\w{1,10} )?(?:synchroni[sz]ed|synced|averaged|all-?reduced)|out of sync"
         r"|not (?:\w{1,10} ){0,2}in sync)\b",
+        r"\b(?:gradients?|weights|parameters|replicas)\b[^\n]{0,80}\b(?:(?:are|is) all different|"
+        r"(?:differ|(?:are|is) different) (?:on|across|between|from rank|per rank|by rank))\b",
         r"\bno gradient (?:communication|synchroni[sz]ation|sync|averaging)\b",
     ),
 }
