@@ -48,3 +48,9 @@ def test_steps_told_part_by_part_behind_a_tag(tmp_path):
             lines.append(f"[17:34:{step:02}] rk{n} it  {3 * step:3}/120 loss 7.7{step:02} | {parts}\n")
     found = verdict(tmp_path, {"slurm-88213.out": "".join(lines) + "done. 8.26 it/s at the end\n"})
     assert (found.category, found.cause, found.culprits.ranks) == ("slow", "straggler", (3,))
+
+
+def test_files_that_say_how_many_there_are(tmp_path):
+    files = {f"part-0000{n}-of-00004.trace": text for n, text in states(2).items()}
+    assert verdict(tmp_path / "all", files).culprits.ranks == (2,)
+    assert verdict(tmp_path / "some", dict(list(files.items())[1:])).culprits.ranks == ()

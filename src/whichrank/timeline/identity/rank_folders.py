@@ -26,6 +26,8 @@ _FOLDER = re.compile(
 _FILE = re.compile(
     r"^(?P<run>(?:.*[/\\])?[A-Za-z][\w-]{0,60}?)[._-](?P<number>\d{1,4})(?P<kind>\.(?:log|out|err|txt))$"
 )
+_ONE_OF = re.compile(r"^(?P<run>(?:.*[/\\])?\D{0,60}?)(?P<number>\d{1,5})[-_.]?of[-_.]?(?P<count>\d{1,5})(?!\d)")
+"""`part-00003-of-00004.log`, `w0of5.trace`."""
 _OF_OTHERS = re.compile(
     r"(?:node|host|machine|server|worker|pod|attempt|run|try|restart|job|part|stage|epoch|step|stack|pid|dump|gpu|old)$",
     re.IGNORECASE,
@@ -36,7 +38,7 @@ _OF_OTHERS = re.compile(
 def with_ranks_of_folders(pile: Sequence[Any], processes: Iterable[Any]) -> list[Any]:
     """Records with the rank of their folder, where there is one run on one host and nothing speaks of more ranks."""
     sources = set(map(_source, pile))
-    numbers = _of_folders(sources) or _of_files(sources)
+    numbers = _of_folders(sources) or _of_parts(sources) or _of_files(sources)
     world = len(set(numbers.values()))
     if world < 2 or set(numbers.values()) != set(range(world)):
         return list(pile)
@@ -55,6 +57,14 @@ def _of_folders(sources: Iterable[str]) -> dict[str, int]:
     if len({found["run"] for found in folders.values()}) > 1:
         return {}
     return {source: int(found["local"] or found["copied"]) for source, found in folders.items()}
+
+
+def _of_parts(sources: Iterable[str]) -> dict[str, int]:
+    """The numbers of files that say how many there are, where all of them are at hand."""
+    files = {source: found for source in sources if (found := _ONE_OF.match(source))}
+    counts = {(found["run"], int(found["count"])) for found in files.values()}
+    numbers = {source: int(found["number"]) for source, found in files.items()}
+    return numbers if len(counts) == 1 and set(numbers.values()) == set(range(next(iter(counts))[1])) else {}
 
 
 def _of_files(sources: Iterable[str]) -> dict[str, int]:

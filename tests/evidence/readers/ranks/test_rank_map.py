@@ -54,6 +54,7 @@ COMMENTED = "$ cat /run/pids   # by the launcher: pid rank gpu\n9440 4 0\n9441 5
 LAST_WORDS = "[rank1] 8 workers, prefetch 4 (host elm1)\n[rank3] 8 workers, prefetch 4, node: elm2\n"
 FIRST_WORDS = "[rank4] host cedar gpu V100\n[rank5] host cedar gpu V100\n"
 
+BRACKETED = "".join(f"2026-01-19 18:15:36,667 slab[{2596 + n}] INFO rank {n}/2 rows 48\n" for n in (1, 0))
 MEMBERS = "member 0 pid 8992 lr 0.40\nmember 1 pid 8993 lr 0.20\n14:02:11 round 1: 0.52 0.55\n"
 TAGGED = "".join(
     f"[default{n}]:17:36:14 I score[{n}/{4577 + n}]: {word}\n" for word in ("index ready", "40 queries") for n in (1, 0)
@@ -106,6 +107,7 @@ def rows(tmp_path, text, name="list.txt"):
         ),
         (LAST_WORDS, [(1, None, "elm1", None, None), (3, None, "elm2", None, None)]),
         (MEMBERS, [(0, 8992, None, None, None), (1, 8993, None, None, None)]),
+        (BRACKETED, [(0, 2596, None, None, None), (1, 2597, None, None, None)]),
         (TAGGED, [(0, 4577, None, None, None), (1, 4578, None, None, None)]),
         (FIRST_WORDS, [(4, None, "cedar", None, None), (5, None, "cedar", None, None)]),
     ],

@@ -20,14 +20,15 @@ _STAMP = re.compile(
 )
 _MEASURED = re.compile(r"\d{1,12}(?:\.\d{1,12}){1,3}")
 _COUNTED = re.compile(r"\d{1,10}")
-_IS_PID = re.compile(r"(?:\bpid|\bprocess(?: id)?)[\s:=#\[(]{0,3}$", re.IGNORECASE)
+_IS_PID = re.compile(r"(?:\bpid|\bprocess(?: id)?)[\s:=#\[(]{0,3}$|^[a-z][\w.-]{1,60}\[$", re.IGNORECASE)
+"""What stands before a pid; also `trainer[4410] INFO `, as syslog and loggers begin their lines."""
 _NO_RANK = re.compile(
     r"(?:worker|loader|thread|gpu|cuda|device|shard|slot|step|epoch|iter\w{0,8}|attempt|local[_ ]?rank)"
     r"[\s:=#_\[(-]{0,3}$",
     re.IGNORECASE,
 )
 _LEAST_PID, _MOST_RANKS = 100, 4096
-MARKS = re.compile(rb"(?i:\bpid\b|\bprocess\b)|[\[(<]\d{1,4}[/:]\d{3,7}[\])>]")
+MARKS = re.compile(rb"(?i:\bpid\b|\bprocess\b)|[\[(<]\d{1,4}[/:]\d{3,7}[\])>]|\w\[\d{3,7}\] ")
 """One of these stands in every text that says so."""
 
 
@@ -35,7 +36,7 @@ def numbered(text: str) -> dict[int, tuple[int, int]]:
     """By rank: the line in which it stands first, and its pid; nothing where that is said in two ways."""
     alike: dict[str, list[tuple[int, list[int]]]] = defaultdict(list)
     for number, line in enumerate(text[:_READ].split("\n")[:_LINES], 1):
-        words = _MEASURED.sub("~", _STAMP.sub("", line))[:_LINE]
+        words = _MEASURED.sub("~", _STAMP.sub("", line))[:_LINE].lstrip()
         counts = [int(count) for count in _COUNTED.findall(words)[:_NUMBERS]]
         if len(counts) > 1:
             alike[_COUNTED.sub("#", words)].append((number, counts))

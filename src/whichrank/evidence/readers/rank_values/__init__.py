@@ -56,7 +56,7 @@ _RANKED = re.compile(rb"rank(?:\s{0,4}\d{1,7}\s?[:|=]|s? \d{1,7}-\d)|(?:by|per|e
 """In lower case: one of these stands in a text that is worth it, found sooner than that."""
 _OF_TORCHRUN = ("stdout.log", "stderr.log")
 """Files that torchrun writes for each rank: their lines need not name it."""
-_IN_SERIES = re.compile(r"[A-Za-z][._-]\d{1,4}\.(?:log|out|err|txt)$")
+_IN_SERIES = re.compile(r"[A-Za-z][._-]\d{1,4}\.(?:log|out|err|txt)$|\d[-_.]?of[-_.]?\d{1,5}\.\w{2,5}$")
 """A file that may be one of several that a program numbers by rank."""
 _NOT_LOGS = (".py", ".json", ".html", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env", ".c", ".cc", ".cpp", ".h")
 
