@@ -295,3 +295,21 @@ def test_a_share_that_is_smaller_in_the_last_round(tmp_path, shares, cause):
 @pytest.mark.parametrize(("name", "counts"), [("batch_count", True), ("micro_bs", True), ("n", True), ("lr", False)])
 def test_names_of_how_much_there_is_to_do(name, counts):
     assert bool(_COUNTED.search(name)) == counts
+
+
+def test_a_rank_that_has_not_said_the_end_of_this_round(tmp_path):
+    def saves(step: int, slow: int | None = None) -> list[str]:
+        begun = [f"[rank{rank}]: writing /ckpt/step_{step:04}/state_{rank:02}.pt" for rank in range(WORLD)]
+        return begun + [f"[rank{rank}]: 2.1 MiB in 0.0{rank}s" for rank in range(WORLD) if rank != slow]
+
+    verdict = judged(tmp_path, *steps(4), *saves(4), *steps(7, first=4), *saves(8, slow=5), *timeouts(late=5))
+    assert (verdict.cause, verdict.culprits.ranks) == ("rank-stuck-in-checkpoint", (5,))
+    verdict = judged(tmp_path, *steps(4), *saves(4), *steps(7, first=4), *saves(8), *timeouts(late=5))
+    assert verdict.cause != "rank-stuck-in-checkpoint"
+
+
+def test_an_evaluation_that_is_over_on_one_rank_alone(tmp_path):
+    rounds = [f"12:00:0{batch} I r{rank} ctr: eval batch {batch}" for batch in range(4) for rank in range(WORLD)]
+    over = "12:00:05 I r5 ctr: eval pass over, 779 rows in 2.6s, writing predictions"
+    verdict = judged(tmp_path, *rounds, over, *timeouts(late=5))
+    assert (verdict.cause, verdict.culprits.ranks) == ("uneven-inputs", (5,))

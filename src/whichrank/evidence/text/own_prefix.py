@@ -70,6 +70,7 @@ _TELLING = tuple(
         rf"{_HEAD}[\[(<][rR]{_RANK}(?:[ ,|/]{{1,2}}[\w=:.-]{{1,20}}){{0,6}}[\])>]:? ?",
         rf"\[{_NAMED_RANK}(?:[ ,|]{{1,2}}[a-z]{{1,8}}[=:]?\d{{1,5}}){{1,6}}\]:? ?",
         rf"{_HEAD}[rR]{_RANK}(?:: | ?\| )",
+        rf"{_HEAD}[rR]{_RANK} (?=[A-Za-z][\w.-]{{0,30}}: )",
     )
 )
 """Prefixes that call the rank by its name."""

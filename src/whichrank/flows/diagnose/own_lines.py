@@ -43,13 +43,13 @@ _FAR = 4
 _AGREE = 3
 """So many ranks that say the same make one that says otherwise stand out."""
 _LEFT = re.compile(
-    r"(?i)\b(?:epoch|train(?:ing)?|loop|loader|dataset)\b[^\n]{0,30}"
-    r"\b(?:done|end(?:s|ed)?|finished|complete[ds]?|exhausted)\b"
+    r"(?i)\b(?:epoch|train(?:ing)?|eval(?:uation)?|valid(?:ation)?|pass|loop|loader|dataset)\b[^\n]{0,30}"
+    r"\b(?:done|over|end(?:s|ed)?|finished|complete[ds]?|exhausted)\b"
     r"|\b(?:left|leaving|end of|out of)\b[^\n]{0,30}\b(?:loop|epoch|data|batches|loader)\b|on_train_epoch_end"
 )
 _OF_HOSTS = ("cpu-starved", "storage-stall")
 """What all ranks of a host have together."""
-_MOST_RANKS = 8
+_MOST_RANKS, _FEWEST = 8, 2
 _NEARLY_ALL = 0.75
 
 
@@ -70,6 +70,7 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
         missing = activity_in(behind[1].text) or verdict.cause
         found = [replace(_quoted(case, rank, behind[1], missing), missing=True) for rank in behind[0]]
     found = found or [line for rank in sorted(suspects) if (line := _still_at_it(rank, case, spoken)) is not None]
+    found = found or [line for rank in sorted(suspects) if (line := _a_round_behind(rank, case, spoken)) is not None]
     alone = len({line.rank for line in found}) == 1
     return found if named or behind is not None or alone else []
 
@@ -119,13 +120,30 @@ def _still_at_it(rank: int, case: Case, spoken: SpokenLines) -> OwnLine | None:
     return None
 
 
+def _a_round_behind(rank: int, case: Case, spoken: SpokenLines) -> OwnLine | None:
+    """What a rank said last, where all others have said once more what comes behind it in every round."""
+    mine = next((line for line in reversed(spoken.lines) if line.speaker == Speaker("rank", rank)), None)
+    cause = activity_in(mine.text) if mine is not None else None
+    if mine is None or cause is None:
+        return None
+    for by_rank in spoken.rounds.values():
+        often = {len(lines) for other, lines in by_rank.items() if other != rank}
+        everybody = by_rank.keys() == spoken.ranks and len(by_rank) > _FEWEST
+        if everybody and rank in by_rank and often == {len(by_rank[rank]) + 1}:
+            return replace(_quoted(case, rank, mine, cause), behind=True)
+    return None
+
+
 def _of(rank: int, case: Case, spoken: SpokenLines, suspects: Collection[int]) -> Iterator[OwnLine]:
     """What this rank or its host alone printed, the last first; then what is said of it."""
     me, places = Speaker("rank", rank), _places(rank, case, spoken, suspects)
     for line in reversed(spoken.lines):
         if line.speaker != me and line.speaker not in places:
             continue
-        if (cause := _told(line, spoken)) is not None:
+        cause = _told(line, spoken)
+        if cause == "rank-stuck-in-evaluation" and line.speaker == me and _left_the_loop(line, spoken):
+            yield _quoted(case, rank, line, "uneven-inputs")  # it says that its evaluation is over
+        elif cause is not None:
             yield _quoted(case, rank, line, cause)
         elif line.speaker == me and (cause := _told_by_host(line, case, spoken)) is not None:
             for same in (other for other in spoken.lines if other.shape == line.shape):
