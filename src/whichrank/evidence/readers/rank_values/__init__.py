@@ -83,7 +83,7 @@ def read(item: Item) -> Reading:
     single = rows(lines, clock, measuring(data, first), writer, tagged)
     found = chain(tables(lines), extremes(lines), listed(lines), single)
     cells = sorted(_bounded(found), key=lambda cell: cell.line)
-    alone = len({cell.member for cell in cells}) < 2
+    alone = len({cell.member for cell in cells} - {Member()}) < 2
     often = max(Counter(cell.name for cell in cells).values(), default=0) >= _OFTEN
     if alone and not often:
         return Reading([], "ignored", "no values by rank")

@@ -42,7 +42,6 @@ from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
-from whichrank.timeline.collectives.reported_mismatches import minority
 from whichrank.timeline.collectives.unrecorded import GroupCycle, Leavers
 
 CODE = "COLL139"
@@ -67,6 +66,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _other_names(case: Case, names: dict[int, str]) -> Finding:
     """Ranks make one group under the names of different ones: the minority made a group more or fewer before."""
+    from whichrank.timeline.collectives.reported_mismatches import minority  # loads what dumps alone don't need
+
     odd = minority(names)
     sides = sorted({name: tuple(r for r in names if names[r] == name) for name in names.values()}.items())
     words = "; ".join(f"{wording.ranks_text(ranks)}: group {name}" for name, ranks in sides[:4])
