@@ -112,7 +112,7 @@ def rows(
     name, timed, step = "", False, -1
     legend: dict[str, str] = {}
     for number, line in lines:
-        if len(line) > _LONGEST:
+        if len(line) > _LONGEST or "NCCL INFO" in line:  # what NCCL counts and times has a reader of its own
             continue
         if line.startswith("#") and len(legend) < _MOST_SHORT:
             legend |= {short["name"]: short["meaning"] for short in _LEGEND.finditer(line)}
