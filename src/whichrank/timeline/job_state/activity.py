@@ -126,8 +126,9 @@ _LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...
 _NATIVE_END = re.compile(
     r"^p?ncclComm(?:Abort|Destroy|Finalize)\b|^comm(?:Reclaim|Free)\b"
     r"|^c10d::ProcessGroupNCCL::(?:abort|abortCommsFromMap|shutdown|~ProcessGroupNCCL)\b"
+    r"|^c10d::ProcessGroupGloo::~ProcessGroupGloo\b"
 )
-"""Functions that tear communicators down, as gdb writes them."""
+"""Functions that tear communicators down, as gdb and `py-spy --native` write them."""
 _NATIVE_WAIT = re.compile(
     r"^(?:c10d::\S{0,80}?(Send|Recv|)\w{0,20}Work::(?:wait|synchronize)\b"
     r"|cu(?:da)?(?:Stream|Event|Device|Ctx)Synchronize\b)"
@@ -309,6 +310,8 @@ def of_frames(frames: Sequence[Frame], user: Frame | None = None, *, idle: bool 
             return Activity(doing, frame, place, idle=idle)
         if is_user_frame(frame):
             break
+        if _NATIVE_END.match(frame.function):
+            return Activity("leaving", frame, place, idle=idle)
         if collective := _collective(frame):
             return Activity("waiting", frame, place, collective, idle)
         if _SYNC.match(_bare(frame)) and ("torch" in frame.file or "<" in frame.file):
