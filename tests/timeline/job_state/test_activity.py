@@ -39,7 +39,7 @@ MAIN = ("main", "/srv/job/train.py", 90)
         ("data", [("_try_get_data", f"{TORCH}/utils/data/dataloader.py", 1200)]),
         ("data", [("get", "/usr/lib/python3.12/queue.py", 170), ("__next__", "toolkit/data/batches.py", 64)]),
         ("leaving", [("pthread_join", "pthread_join.c", 89), ("commReclaim(ncclComm*)", "libnccl.so.2", 0)]),
-        ("leaving", [("std::thread::join", "libc++", 0), ("c10d::ProcessGroupGloo::~ProcessGroupGloo", "torch_cpu", 0)]),
+        ("leaving", [("std::thread::join", "libc", 0), ("c10d::ProcessGroupGloo::~ProcessGroupGloo", "libtorch", 0)]),
         ("leaving", [("syscall", "/lib64/libc.so.6", 0), ("c10d::ProcessGroupNCCL::abort()", "", 0)]),
         ("data", [("fetch_remote_shard", "/srv/job/input.py", 22)]),
         ("checkpoint", [("_save", f"{TORCH}/serialization.py", 700)]),
