@@ -23,9 +23,7 @@ _FOLDER = re.compile(
     r"^(?P<run>.*?(?:^|[/\\]))(?:attempt_\d{1,6}[/\\](?P<local>\d{1,6})[/\\]|(?P<copied>\d{1,4})[/\\]std(?:out|err)\.log$)"
 )
 """People copy the folders of the ranks alone, too."""
-_FILE = re.compile(
-    r"^(?P<run>(?:.*[/\\])?[A-Za-z][\w-]{0,60}?)[._-](?P<number>\d{1,4})(?P<kind>\.(?:log|out|err|txt))$"
-)
+_FILE = re.compile(r"^(?P<run>(?:.*[/\\])?[A-Za-z][\w-]{0,60}?)[._-](?P<number>\d{1,4})\.(?:log|out|err|txt)$")
 _ONE_OF = re.compile(r"^(?P<run>(?:.*[/\\])?\D{0,60}?)(?P<number>\d{1,5})[-_.]?of[-_.]?(?P<count>\d{1,5})(?!\d)")
 """`part-00003-of-00004.log`, `w0of5.trace`."""
 _OF_OTHERS = re.compile(

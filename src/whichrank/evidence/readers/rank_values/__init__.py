@@ -65,7 +65,7 @@ def sniff(head: bytes, name: str) -> bool:
     """Any text that speaks of ranks or hosts, or is called after a rank, or stands in its folder."""
     if name.lower().endswith(_NOT_LOGS) or not is_text(head):
         return False
-    if name in _OF_TORCHRUN or hint_of_path(name).rank is not None or _IN_SERIES.search(name):
+    if name in _OF_TORCHRUN or hint_of_path(name).rank is not None or _may_be_numbered(name, head):
         return True
     speaks = head[:1] == b"[" or any(map(lowered(head).__contains__, _MEMBERS))
     return speaks and _MEMBER.search(head) is not None
@@ -74,7 +74,7 @@ def sniff(head: bytes, name: str) -> bool:
 def read(item: Item) -> Reading:
     """Every value with whom it belongs to."""
     first, data = tail(item, _LARGEST if item.size <= _LARGEST else _END)
-    writer, clock = _writer(item.label), _clock(item)
+    writer, clock = _writer(item), _clock(item)
     tagged = _tagged(clock_of(item))
     known = writer is not None or tagged is not None or clock.rank_key is not None
     if not _may_be_worth(data.lower()) or not (known or _WORTH.search(data)):
@@ -90,13 +90,18 @@ def read(item: Item) -> Reading:
     return Reading([RankValues(item.label, tuple(cells))], "complete")
 
 
-def _writer(name: str) -> Member | None:
+def _writer(item: Item) -> Member | None:
     """Who wrote every line of a file: the rank that it is called after, or a rank that only torchrun's folder tells
-    (`attempt_0/3/stderr.log`)."""
-    hint = hint_of_path(name)
+    (`attempt_0/3/stderr.log`) or the numbers of the files beside it (`train.3.log`)."""
+    hint = hint_of_path(item.label)
     if hint.rank is not None:
         return Member((hint.rank,))
-    return Member() if hint.attempt is not None or _IN_SERIES.search(name) else None
+    return Member() if hint.attempt is not None or _may_be_numbered(item.label, item.head()) else None
+
+
+def _may_be_numbered(name: str, head: bytes) -> bool:
+    """Whether its name ends in a number that is not the pid of NCCL's logs."""
+    return _IN_SERIES.search(name) is not None and b"NCCL INFO" not in head
 
 
 def _may_be_worth(lower: bytes) -> bool:
