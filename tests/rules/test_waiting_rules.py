@@ -298,10 +298,11 @@ def test_nobody_moves_and_nobody_is_in_a_collective(tmp_path, places, still_s, r
         (84, ("joined", "joined"), "rank-stuck-in-user-code", ()),
         (84, ("torch imported", "ended"), "teardown-hang", (0,)),  # a short job, of which one heard little
         (2, ("joined", "joined"), None, ()),
+        (10**9, ("joined", "joined"), None, ()),  # nobody listened to them before
     ],
 )
 def test_no_rank_says_anything_any_more(tmp_path, silent_s, phases, cause, ranks):
-    heard = 10**18
+    heard = 10**18 if silent_s < 10**6 else 0
     rows = [
         {"rank": rank, "pid": 100 + rank, "world_size": 2, "phase": phase, "alive": phase != "ended", "waiting": False,
          "heard_ns": heard, "still_s": 1.2, "exit_code": 0 if phase == "ended" else None, "ended_ns": heard}

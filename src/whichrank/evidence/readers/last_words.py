@@ -54,7 +54,8 @@ def read(item: Item) -> Reading:
         if isinstance(row, dict) and _whole(row, "rank", _MOST_RANKS) is not None
     ]
     newest_ns = max((_whole(row, "heard_ns") or 0 for _, row in ranks), default=0)
-    silent_s = max(0, (_whole(content, "taken_ns") or newest_ns) - newest_ns) / 1e9
+    # A job that nobody watched from its start has said nothing at all.
+    silent_s = max(0, (_whole(content, "taken_ns") or 0) - newest_ns) / 1e9 if newest_ns else 0.0
     fresh_ns = newest_ns - _FRESH_NS
     silent = silent_s >= _STILL_S
     for index, row in ranks:
