@@ -1,9 +1,10 @@
 """A text that holds the output of several jobs, taken apart.
 
 People paste a second job "for comparison", append one job's output to another's, or let two jobs write to one file.
-Two forms are told apart: banners (`##### job 8811 #####`) that open a part, and a tag at the head of every line
-(`5512_0 `, `[A] `) that some line explains as a job, or with which another script is started. Each part keeps its line
-numbers: what belongs to another job becomes an empty line.
+Three forms are told apart: banners (`##### job 8811 #####`) that open a part, a tag at the head of every line
+(`5512_0 `, `[A] `) that some line explains as a job, or with which another script is started, and the units that
+systemd starts (`host train-a[812]: `). Each part keeps its line numbers: what belongs to another job becomes an empty
+line.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _MOST_JOBS = 16
+_UNIT = b".service"
+_JOURNAL = re.compile(
+    rb"(?:[A-Z][a-z]{2} [ \d]\d [\d:.]{8,15}|\d{4}-\d\d-\d\dT\S{8,21}) \S{1,80} ([\w.@-]{1,80})\[\d{1,10}\]: "
+)
+_STARTS = re.compile(rb"\]: (?:Started|Starting) ([\w.@-]{1,80})\.service")
+_TRAINS = re.compile(rb"(?i)\b(?:rank|step|epoch|loss|nccl|torch\w{0,3}|world_size)|\(\d{1,5}/\d{1,5}\)")
 _BANNER = re.compile(rb"^[#=*>~-]{4,}.{0,120}?\bjob(?:[ _-]?id)?\b\W{0,3}(\d{2,12}(?:_\d+)?)", re.IGNORECASE)
 _TAGGED = rb"\[?([A-Z]|\d{3,12}(?:_\d{1,6})?)\]?[ \t]{1,40}(?=\S)"
 _TAG = re.compile(b"^" + _TAGGED)
@@ -55,10 +62,11 @@ def split(item: Item, folder: Callable[[], Path]) -> list[Item]:
     text = item.read()
     heads = b"\n" + text if len(text) <= _LITTLE else _heads(text)
     banners, tags = _may_have_banners(heads), _may_have_tags(heads, text)
-    if not (banners or tags):
+    units = text.count(_UNIT) > 1
+    if not (banners or tags or units):
         return [item]
     lines = text.split(b"\n")
-    parts = _by_banner(lines) if banners else _by_tag(lines)
+    parts = _by_banner(lines) if banners else _by_tag(lines) if tags else _by_unit(lines)
     return [_write(item, folder(), number, job, text) for number, (job, text) in enumerate(parts.items())] or [item]
 
 
@@ -132,6 +140,30 @@ def _by_tag(lines: list[bytes]) -> dict[str, list[bytes]]:
         match = _TAG.match(line[:40]) if tag in meant else None
         parts[now.decode()][at] = line[match.end() :] if match else line
     return parts
+
+
+def _by_unit(lines: list[bytes]) -> dict[str, list[bytes]]:
+    """Lines of each unit that systemd starts here and that trains; what no such unit prints is told of all."""
+    heads = [_JOURNAL.match(line[:200]) for line in lines]
+    begun = {match[1] for head, line in zip(heads, lines, strict=True) if head and (match := _STARTS.search(line))}
+    whose: list[bytes] = []
+    trains: Counter[bytes] = Counter()
+    for head, line in zip(heads, lines, strict=True):
+        unit = head[1] if head else b""
+        if unit == b"systemd":
+            unit = next((name for name in begun if name + _UNIT in line), b"")
+        elif unit in begun and _TRAINS.search(line):
+            trains[unit] += 1
+        whose.append(unit)
+    jobs = sorted(unit for unit, often in trains.items() if often >= _LEAST_LINES)
+    if not 1 < len(jobs) <= _MOST_JOBS:
+        return {}
+    return {
+        job.decode(): [
+            line if unit == job or unit not in jobs else b"" for unit, line in zip(whose, lines, strict=True)
+        ]
+        for job in jobs
+    }
 
 
 def _explained(lines: list[bytes], tags: list[bytes]) -> set[bytes]:

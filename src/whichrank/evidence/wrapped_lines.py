@@ -1,9 +1,9 @@
 """A text whose lines all stand in the same wrapping, without it.
 
-A log reaches us coloured by a logger, indented as code in a forum, quoted in a mail (`> `), line by line in the JSON of
-a container runtime, or with the time of a collector before the time that the program wrote. Readers know a line by how
-it begins, so the wrapping goes before they look. Every line stays at its place: line numbers in reports are those of
-the file that was given.
+A log reaches us with the `^C` of a terminal, coloured by a logger, indented as code in a forum, quoted in a mail
+(`> `), line by line in the JSON of a container runtime, or with the time of a collector before the time that the
+program wrote. Readers know a line by how it begins, so the wrapping goes before they look. Every line stays at its
+place: line numbers in reports are those of the file that was given.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from whichrank.evidence.text.prefixes.ansi import ANSI
 from whichrank.model.contracts import Item
 
 _COLOUR = re.compile(ANSI.encode())
+_INTERRUPTED = re.compile(rb"^(?:\^C)+(?=[^\s^])", re.MULTILINE)
+"""What a terminal shows of Ctrl-C, in front of the next words of the program."""
 _FIRST = re.compile(rb"\s{0,4096}(\S)")
 _LEVELS = 3
 """How deep a quotation of quotations goes."""
@@ -50,6 +52,7 @@ def unwrapped(item: Item, folder: Callable[[], Path]) -> Item:
         return item
     text = item.read()
     plain = _COLOUR.sub(b"", text) if b"\x1b" in text else text
+    plain = _INTERRUPTED.sub(b"", plain) if b"^C" in plain else plain
     first = _FIRST.match(plain)
     if first is not None and (first[1] in b"{>" or plain[:1] in b" \t\n\r" or _COLLECTED.match(plain)):
         plain = b"\n".join(_bare(plain.split(b"\n"), first[1]))

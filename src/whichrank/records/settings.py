@@ -70,6 +70,10 @@ class Lost(NamedTuple):
     severity: Severity = "warning"
 
 
+MEETING, SIZE = "rendezvous-endpoint", "world-size-mismatch"
+"""Causes for which most launches fail that don't fit together."""
+
+
 class Clash(NamedTuple):
     """Something that the launch asks for and that does not fit together."""
 
@@ -79,6 +83,8 @@ class Clash(NamedTuple):
     fix: str
     also: tuple[Ref, ...] = ()
     severity: Severity = "warning"
+    cause: str = ""
+    """Of the taxonomy, where a job that is launched so fails for it."""
 
 
 class Baked(NamedTuple):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import Clash
+from whichrank.records.settings import MEETING, Clash
 from whichrank.source._constants import Constants
 from whichrank.source._environ import sets
 from whichrank.source.nodes import asks_for_main, last_name
@@ -39,10 +39,12 @@ def own(
                     continue  # a launcher's own value wins
                 if name == "MASTER_PORT" and _DRAWN.search(text):
                     why = "every rank draws its own, so that they look for each other at different ports"
-                    yield Clash(name, ref(place), why, "Draw it once, before the ranks are started.")
+                    fix = "Draw it once, before the ranks are started."
+                    yield Clash(name, ref(place), why, fix, cause=MEETING)
                 elif name in {"MASTER_ADDR", "NCCL_COMM_ID"} and several and _OWN_NAME.search(text):
                     why = "every host runs this, so each of them names itself as the meeting point"
-                    yield Clash(name, ref(place), why, "Give the address of the first host to all of them.")
+                    fix = "Give the address of the first host to all of them."
+                    yield Clash(name, ref(place), why, fix, cause=MEETING)
 
 
 def _ranks(tree: ast.Module) -> Iterator[list[ast.AST]]:

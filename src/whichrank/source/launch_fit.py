@@ -9,8 +9,9 @@ from itertools import combinations
 
 from whichrank.facts.variables.environment import must_match
 from whichrank.model.evidence import Ref
+from whichrank.model.findings import Severity
 from whichrank.records.launches import OF_ITS_OWN, Count, Launch
-from whichrank.records.settings import UNKNOWN, Assignment, Clash, SettingsFile
+from whichrank.records.settings import MEETING, SIZE, UNKNOWN, Assignment, Clash, SettingsFile
 from whichrank.source.places import per_host, ports
 
 _LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|\[?::1?\]?"
@@ -73,7 +74,7 @@ def _hosts(launch: Launch) -> Iterator[Clash]:
             fix = "Count each host once: sort -u … | wc -l. The file has a line for each rank or slot of a host."
         elif "parallelism" in hosts.said:
             fix = f"Write parallelism: {nodes.number}, so that all pods run together."
-        yield Clash(nodes.said, nodes.ref, why, fix, (launch.ref, hosts.ref))
+        yield Clash(nodes.said, nodes.ref, why, fix, (launch.ref, hosts.ref), cause=SIZE)
 
 
 def _too_high(launches: list[Launch]) -> Iterator[Clash]:
@@ -84,7 +85,8 @@ def _too_high(launches: list[Launch]) -> Iterator[Clash]:
         return
     if int(rank.text) >= nodes.number:
         why = f"hosts are numbered from 0, so that {nodes.number} of them end at {nodes.number - 1}"
-        yield Clash(rank.name, rank.ref, why, f"Write a number from 0 to {nodes.number - 1}.", (nodes.ref,))
+        fix = f"Write a number from 0 to {nodes.number - 1}."
+        yield Clash(rank.name, rank.ref, why, fix, (nodes.ref,), cause=SIZE)
 
 
 def _unread(launches: list[Launch]) -> Iterator[Clash]:
@@ -113,7 +115,8 @@ def _on_one_host(launches: list[Launch]) -> Iterator[Clash]:
             return  # the others are started in some way
         if nodes is not None and hosts is not None and nodes.exact and hosts.number > 1 and nodes.number > 1:
             why = f"the script runs on the first of {hosts.number} hosts only, and torchrun waits for {nodes.number}"
-            yield Clash(nodes.said, nodes.ref, why, "Start it on each host: srun torchrun ….", (hosts.ref,))
+            fix = "Start it on each host: srun torchrun …."
+            yield Clash(nodes.said, nodes.ref, why, fix, (hosts.ref,), cause="missing-rank-at-init")
 
 
 def _devices(launch: Launch) -> Iterator[Clash]:
@@ -130,7 +133,8 @@ def _devices(launch: Launch) -> Iterator[Clash]:
                 "the others have no device"
             )
             fix = f"Start {visible.number} processes, or make more GPUs visible."
-            yield Clash(f"{visible.said} and {ranks.said}", launch.ref, why, fix, _also(visible, ranks))
+            name = f"{visible.said} and {ranks.said}"
+            yield Clash(name, launch.ref, why, fix, _also(visible, ranks), cause="device-ordinal")
         return
     if gpus is None or ranks.number == gpus.number:
         return
@@ -140,7 +144,7 @@ def _devices(launch: Launch) -> Iterator[Clash]:
             "the others have no device"
         )
         fix = f"Start {gpus.number} processes, or ask for {ranks.number} GPUs."
-        yield Clash(ranks.said, ranks.ref, why, fix, _also(gpus))
+        yield Clash(ranks.said, ranks.ref, why, fix, _also(gpus), cause="device-ordinal")
     elif launch.program:
         yield _idle(ranks, gpus)
 
@@ -198,11 +202,13 @@ def _memory(launch: Launch, *, beside: bool) -> Iterator[Clash]:
             f"{_bytes(shared.number)} of /dev/shm are too little for {ranks.number} processes: NCCL's shared-memory "
             "transport and the workers of data loaders fail with 'No space left on device' or a bus error"
         )
-        yield Clash(shared.said, shared.ref, why, "Give 1 GiB or more, or use the host's: --ipc=host.", _also(ranks))
+        fix = "Give 1 GiB or more, or use the host's: --ipc=host."
+        yield Clash(shared.said, shared.ref, why, fix, _also(ranks), cause="shm-too-small")
     if locked is not None and rdma is not None and locked.number < _LOCKED_LIMIT:
         why = f"{_bytes(locked.number)} of locked memory are too little to register the buffers of RDMA ({rdma.name})"
         fix = "Set it to unlimited (infinity, -1)."
-        yield Clash(locked.said, locked.ref, why, fix, (rdma.ref,), "warning" if locked.exact else "info")
+        severity: Severity = "warning" if locked.exact else "info"
+        yield Clash(locked.said, locked.ref, why, fix, (rdma.ref,), severity, "memlock-ulimit")
 
 
 def _stopping(launch: Launch) -> Iterator[Clash]:
@@ -247,7 +253,7 @@ def _total(launch: Launch) -> Iterator[Clash]:
     if launch.program in {"spawn", "start_processes"} and total is not None and launch.per_host is not None:
         if total.number != launch.per_host.number and not launch.several:
             why = f"every rank waits for {total.number} ranks, and {launch.per_host.number} are started"
-            yield Clash(total.said, total.ref, why, "Give both the same number.", _also(launch.per_host))
+            yield Clash(total.said, total.ref, why, "Give both the same number.", _also(launch.per_host), cause=SIZE)
         return
     started = launch.started
     if started is not None and slots is not None and not launch.program and not _fits(started, slots):
@@ -270,7 +276,7 @@ def _world(launch: Launch) -> Iterator[Clash]:
         return
     if int(world.text) != hosts.number * tasks.number:
         why = f"{world.text} ranks are expected and srun starts {hosts.number} times {tasks.number}"
-        yield Clash("WORLD_SIZE", world.ref, why, "Write WORLD_SIZE=$SLURM_NTASKS.", (launch.ref,))
+        yield Clash("WORLD_SIZE", world.ref, why, "Write WORLD_SIZE=$SLURM_NTASKS.", (launch.ref,), cause=SIZE)
 
 
 def _addresses(launch: Launch) -> Iterator[Clash]:
@@ -278,11 +284,12 @@ def _addresses(launch: Launch) -> Iterator[Clash]:
     for told in launch.interfaces:
         if told.text.removeprefix("=") == "lo":
             why = "the loopback interface does not reach the other hosts"
-            yield Clash(told.name, told.ref, why, "Name the interface that does.", (launch.ref,))
+            fix = "Name the interface that does."
+            yield Clash(told.name, told.ref, why, fix, (launch.ref,), cause="wrong-interface")
     address = launch.address
     counts = bool(launch.program) or launch.everywhere
     if counts and address is not None and re.fullmatch(_LOOPBACK, address.text):
-        yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (launch.ref,))
+        yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (launch.ref,), cause=MEETING)
 
 
 def _numbered(launches: list[Launch]) -> list[Launch]:
@@ -321,7 +328,7 @@ def _said_hosts(file: SettingsFile) -> Iterator[Clash]:
         if first or address is None or count is None or not re.fullmatch(r"[1-9]\d{0,4}", count.value or ""):
             continue
         if count.value != "1" and re.fullmatch(_LOOPBACK, address.value or ""):
-            yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (count.ref,))
+            yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (count.ref,), cause=MEETING)
 
 
 def _apart(launches: list[Launch]) -> Iterator[Clash]:
@@ -332,7 +339,8 @@ def _apart(launches: list[Launch]) -> Iterator[Clash]:
         others = [o for o in lines if o.members == line.members and o.network != line.network]
         if others and address is not None and re.fullmatch(_LOOPBACK, address.text):
             why = "each container has a loopback address of its own, so that each of them waits for itself"
-            yield Clash(address.name, address.ref, why, "Give the name of the service that has rank 0.", (line.ref,))
+            fix = "Give the name of the service that has rank 0."
+            yield Clash(address.name, address.ref, why, fix, (line.ref,), cause=MEETING)
 
 
 def _left_out(launch: Launch) -> Iterator[Clash]:
@@ -367,7 +375,7 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
         if apart and first.rank.text == second.rank.text:
             why = f"{first.host} and {second.host} are both host {first.rank.text} of the same job"
             fix = "Number the hosts 0, 1, 2 and so on."
-            yield Clash(second.rank.name, second.rank.ref, why, fix, (first.ref,))
+            yield Clash(second.rank.name, second.rank.ref, why, fix, (first.ref,), cause=SIZE)
     if len(set(ranks)) < len(ranks):
         return  # several jobs
     yield from _how_many(lines)
@@ -403,7 +411,8 @@ def _same_port(launches: list[Launch]) -> Iterator[Clash]:
             continue
         if first.port.text == second.port.text and first.port.text.isdecimal() and first.port.text != "0":
             why = f"another job of this file runs at the same time and listens on {first.port.text} too"
-            yield Clash(second.port.name, second.port.ref, why, "Give each job a port of its own.", (first.port.ref,))
+            fix = "Give each job a port of its own."
+            yield Clash(second.port.name, second.port.ref, why, fix, (first.port.ref,), cause="port-in-use")
             return
 
 
@@ -415,7 +424,8 @@ def _how_many(lines: list[Launch]) -> Iterator[Clash]:
     told = first.nodes or (first.world and Count(int(first.world.text), first.world.ref, first.world.name))
     if told is not None and told.exact and told.number != len(lines):
         why = f"{told.number} members are expected and the file starts {len(lines)}"
-        yield Clash(told.said, told.ref, why, f"Write {len(lines)}, or start {told.number}.", (lines[1].ref,))
+        fix = f"Write {len(lines)}, or start {told.number}."
+        yield Clash(told.said, told.ref, why, fix, (lines[1].ref,), cause=SIZE)
 
 
 def _meeting(first: Launch, second: Launch) -> Iterator[Clash]:
@@ -426,7 +436,7 @@ def _meeting(first: Launch, second: Launch) -> Iterator[Clash]:
         if ours.text and theirs.text and UNKNOWN not in ours.text + theirs.text and ours.text != theirs.text:
             why = f"host {first.rank.text} meets the others at {ours.text} and host {second.rank.text} at {theirs.text}"
             fix = "Give all hosts the same address and port."
-            yield Clash(theirs.name, theirs.ref, why, fix, (ours.ref,))
+            yield Clash(theirs.name, theirs.ref, why, fix, (ours.ref,), cause=MEETING)
 
 
 def _both(first: Launch, second: Launch) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import Clash
+from whichrank.records.settings import SIZE, Clash
 from whichrank.source._constants import Constants
 from whichrank.source.nodes import last_name
 
@@ -40,10 +40,10 @@ def in_program(
         return repeated(ref(given["RANK"][1]), ref(given["WORLD_SIZE"][1]))
     over_all, told = _OVER_ALL_IN_PROGRAM.fullmatch(ast.unparse(rank)), _FROM_ENVIRONMENT.fullmatch(ast.unparse(size))
     if over_all and told and _LOCAL_SIZE.fullmatch(told[1]):
-        return Clash("WORLD_SIZE", ref(given["WORLD_SIZE"][1]), _WHY, _FIX, (ref(given["RANK"][1]),))
+        return Clash("WORLD_SIZE", ref(given["WORLD_SIZE"][1]), _WHY, _FIX, (ref(given["RANK"][1]),), cause=SIZE)
     numbered = local is not None and over_all
     if numbered and _counts_hosts(given["WORLD_SIZE"][0], constants):
-        return Clash("WORLD_SIZE", ref(given["WORLD_SIZE"][1]), _HOSTS_WHY, _FIX, (ref(given["RANK"][1]),))
+        return Clash("WORLD_SIZE", ref(given["WORLD_SIZE"][1]), _HOSTS_WHY, _FIX, (ref(given["RANK"][1]),), cause=SIZE)
     if not isinstance(rank, ast.BinOp) or not isinstance(rank.op, ast.Add):
         return None
     for term in (rank.left, rank.right):
@@ -53,7 +53,7 @@ def in_program(
         if _counts_hosts(given["WORLD_SIZE"][0], constants) and not _one(term, constants):
             why = _HOSTS_WHY
         if why:
-            return Clash("WORLD_SIZE", ref(given["WORLD_SIZE"][1]), why, _FIX, (ref(given["RANK"][1]),))
+            return Clash("WORLD_SIZE", ref(given["WORLD_SIZE"][1]), why, _FIX, (ref(given["RANK"][1]),), cause=SIZE)
     return None
 
 
@@ -128,14 +128,14 @@ def in_script(numbers: Mapping[str, tuple[str, int]], ref: Callable[[int], Ref])
     factors = _PRODUCT.search(rank)
     alone = _ALONE.fullmatch(size)
     if factors and alone and alone[1] in factors.groups():
-        return Clash("WORLD_SIZE", ref(size_line), _WHY, _FIX, (ref(rank_line),))
+        return Clash("WORLD_SIZE", ref(size_line), _WHY, _FIX, (ref(rank_line),), cause=SIZE)
     counted = re.fullmatch(r"[\"']?\$\{#(\w+)\[[@*]\]\}[\"']?", size)
     hosts = bool(alone and _HOST_COUNT.fullmatch(alone[1])) or bool(counted and _HOST_LIST.fullmatch(counted[1]))
     several = "1" not in factors.groups() if factors else "LOCAL_RANK" in numbers and bool(_OVER_ALL.fullmatch(rank))
     if several and hosts:
-        return Clash("WORLD_SIZE", ref(size_line), _HOSTS_WHY, _FIX, (ref(rank_line),))
+        return Clash("WORLD_SIZE", ref(size_line), _HOSTS_WHY, _FIX, (ref(rank_line),), cause=SIZE)
     if alone and _LOCAL_SIZE.fullmatch(alone[1]) and _OVER_ALL.fullmatch(rank):
-        return Clash("WORLD_SIZE", ref(size_line), _WHY, "Take the number of all ranks.", (ref(rank_line),))
+        return Clash("WORLD_SIZE", ref(size_line), _WHY, "Take the number of all ranks.", (ref(rank_line),), cause=SIZE)
     local, taken = _ALONE.fullmatch(numbers.get("LOCAL_RANK", ("", 0))[0]), _ALONE.fullmatch(rank)
     if (
         taken
@@ -175,7 +175,14 @@ def not_local(name: str, raw: str, ref: Ref) -> Clash | None:
 def repeated(ref: Ref, also: Ref) -> Clash:
     """RANK that is only the number on its own host, in a world of several hosts."""
     why = "it is the number on its own host, while WORLD_SIZE counts over all hosts: each host starts the same ranks"
-    return Clash("RANK", ref, why, "Write the host's number times the processes of each, plus the local one.", (also,))
+    return Clash(
+        "RANK",
+        ref,
+        why,
+        "Write the host's number times the processes of each, plus the local one.",
+        (also,),
+        cause=SIZE,
+    )
 
 
 _MANY_HOSTS = re.compile(
@@ -210,4 +217,4 @@ def too_few(size: str, hosts: int, tasks: int, ref: Ref) -> Clash | None:
     if not alone or not counted or hosts * tasks <= (hosts if counted == "hosts" else tasks):
         return None
     why = f"${alone[1]} is {hosts if counted == 'hosts' else tasks}, and {hosts * tasks} tasks are started as ranks"
-    return Clash("WORLD_SIZE", ref, why, "Write $SLURM_NTASKS.")
+    return Clash("WORLD_SIZE", ref, why, "Write $SLURM_NTASKS.", cause=SIZE)

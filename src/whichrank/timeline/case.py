@@ -42,7 +42,7 @@ from whichrank.timeline.identity.who import (
     People,
     short_name,
 )
-from whichrank.timeline.job_state.outcome import Finish, finish
+from whichrank.timeline.job_state.outcome import Finish, counts_on, finish
 
 _GPUS_OF_A_NODE = 16
 
@@ -203,9 +203,8 @@ class Case(Struct, dict=True):
     @cached_property
     def timed_out(self) -> bool:
         """Whether somebody gave up waiting, or reports that the job stands still."""
-        return bool(
-            self.events(WatchdogTimeout, GlooTimeout, MonitoredBarrierFailed, DesyncReport, DumpSignal, StallReport)
-        )
+        gave_up = self.events(WatchdogTimeout, GlooTimeout, MonitoredBarrierFailed, DesyncReport, DumpSignal)
+        return bool(gave_up) or any(counts_on(self, event) is None for event in self.events(StallReport))
 
     @property
     def all_stand(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from whichrank.facts.taxonomy import causes
 from whichrank.flows.diagnose.spoken_lines import MENTION, Line, Speaker, SpokenLines
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
+from whichrank.model.grades import SUPPORTED
 from whichrank.model.verdict import Verdict
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.second_looks import OwnLine
@@ -32,6 +34,7 @@ _SHARES = re.compile(
     r"|stapel|beispiele|schritte|échantillons|lots|étapes|muestras|lotes|amostras|campioni|lotti|passi|образцов|примеров"
     r"|батчей|шагов)\b|样本|批次|サンプル|バッチ|샘플|배치"
 )
+_STEP = re.compile(r"(?i)\W{0,4}(?:step|iter(?:ation)?|it|batch|epoch)[ =:#_]{0,3}(\d{1,12})\b")
 _BATCH = re.compile(r"(?i)batch")
 _COUNTED = re.compile(
     rf"{_SHARES.pattern}|(?i:^(?:n|num|len|mb|mbs|micro\w{{0,24}}|\w{{0,24}}count\w{{0,24}}|chunks?|rows|items|seqs?)$)"
@@ -55,16 +58,20 @@ _NEARLY_ALL = 0.75
 
 def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLine]:
     """What only the late ranks or their hosts printed and what tells what they were in, the last first."""
-    if not (causes()[verdict.cause].role == "generic" or verdict.cause in _LATE):
+    ended = causes()[verdict.cause].role == "ending" and verdict.confidence < SUPPORTED
+    if not (causes()[verdict.cause].role == "generic" or verdict.cause in _LATE or ended):
         return []
     spoken = SpokenLines(items, case.people, case.world)
+    if ended and not _parted(spoken):
+        return []
     named = verdict.culprits.ranks or verdict.culprits.candidates
-    suspects = set(named) or _elsewhere(case) or _not_timed_out(case, spoken)
+    suspects = set(named) or _elsewhere(case) or _not_timed_out(case, spoken) or _parted(spoken)
     behind = _behind(spoken, suspects)
     if behind is not None:
         suspects = set(behind[0])
     found = _why_it_left([line for rank in sorted(suspects) for line in _of(rank, case, spoken, suspects)])
-    if verdict.cause in _IN_A_CALL:  # it is in a call: only that its loop had ended says why
+    waited = {event.rank for event in case.events(WatchdogTimeout)}
+    if verdict.cause in _IN_A_CALL or suspects <= waited:  # they are in a call: only that their loop had ended says why
         return [line for line in found if line.cause == "uneven-inputs"]
     if behind is not None and not found:
         missing = activity_in(behind[1].text) or verdict.cause
@@ -91,6 +98,25 @@ def _not_timed_out(case: Case, spoken: SpokenLines) -> set[int]:
     waited = {event.rank for event in case.events(WatchdogTimeout) if event.rank is not None}
     known = {*spoken.places, *range(max(waited, default=-1) + 1), *range(case.world)}
     return known - waited if waited and len(known - waited) <= max(_MOST_RANKS, len(known) // 2) else set()
+
+
+def _parted(spoken: SpokenLines) -> set[int]:
+    """The few that did not come to the line, of one step, with which nearly all other ranks end."""
+    last = {line.speaker.name: line for line in spoken.lines if isinstance(line.speaker.name, int)}
+    ends = Counter((line.beginning, line.numbers[:1]) for line in last.values())
+    common, often = ends.most_common(1)[0] if last else (("", ()), 0)
+    if often < max(_AGREE - 1, _NEARLY_ALL * len(last)) or len(last) < _AGREE or not common[1]:
+        return set()
+    others = {rank: line for rank, line in last.items() if (line.beginning, line.numbers[:1]) != common}
+    said = spoken.told[common[0]].keys()
+    ahead = any(_counter(line) > _value(common[1][0]) for line in spoken.lines if line.speaker.name in others)
+    return set() if ahead or said & others.keys() else set(others)
+
+
+def _counter(line: Line) -> int:
+    """The step that a line is about, if its first number is one."""
+    step = _STEP.match(line.text)
+    return int(step[1]) if step else -1
 
 
 def _behind(spoken: SpokenLines, suspects: Collection[int]) -> tuple[tuple[int, ...], Line] | None:

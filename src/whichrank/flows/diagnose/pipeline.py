@@ -96,8 +96,9 @@ def _judged(
     beside = [item for item, outcome in outcomes if item.job in ("", job) and not is_dump(outcome)]
     if beside and _generic(answer):
         from whichrank.flows.diagnose.posted_code import posted_faults
+        from whichrank.flows.diagnose.posted_launch import posted_launches
 
-        case.posted = posted_faults(beside)
+        case.posted = [*posted_launches(beside), *posted_faults(beside)]
         answer = conclude(case, sources, why=why, progress=progress) if case.posted else answer
     texts = [item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome)]
     if texts and not case.has_dumps and not _watched(outcomes):
@@ -118,7 +119,7 @@ def _judged(
 
         case.closest = closest_causes(texts)
         answer = conclude(case, sources, why=why, progress=progress) if case.closest else answer
-    if answer.verdict.category == "hang" and texts:
+    if texts and (answer.verdict.category == "hang" or answer.verdict.cause == "job-ended-from-outside"):
         from whichrank.flows.diagnose.own_lines import own_lines
 
         case.own_lines = own_lines(texts, case, answer.verdict)

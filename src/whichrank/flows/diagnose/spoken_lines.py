@@ -117,7 +117,7 @@ class SpokenLines:
             if is_own(line):
                 continue
             voice = listen(line, clock)
-            if _FRAME.match(voice.text):
+            if not voice.text or _FRAME.match(voice.text):
                 continue
             rank = voice.rank if voice.rank is not None else self._people.rank_of(voice.pid, voice.host)
             rank = rank if rank is not None else hint.rank

@@ -1,23 +1,25 @@
-"""The posted code has a fault that fits what the job does.
+"""The posted code or launch has a fault that fits what the job does.
 
 ## What it finds
 Training code in a note, or beside the logs, in which ranks part ways around a collective, call it with other arguments,
-or train past a wrapper; where the logs alone don't tell why.
+or train past a wrapper; launch commands that don't fit together; where the logs alone don't tell why.
 
 ## Why it happens
-A report holds a few lines of output and the script. The output says that ranks wait; the script says why.
+A report holds a few lines of output, the script and the commands that started it. The output says that ranks wait; the
+script or the commands say why.
 
 ## How it decides
 Only where all else leaves the cause unknown or generic. `whichrank lint` reads the Python blocks of notes and the
 Python files beside the logs (up to 64 KiB). An error that it finds supports its cause; a warning hints at
-it, and only where ranks wait, or failed for nothing but a peer that had gone.
+it, and only where ranks wait, or failed for nothing but a peer that had gone. `whichrank env lint` reads launch files
+beside the logs and the commands in notes: other meeting points, sizes and numbers of hosts, more processes than GPUs.
 
 ## Example
     if rank == 0:
         metric = accelerator.gather(metric)
 
 ## Fix
-That of the lint rule: `whichrank explain LINT101`.
+That of the lint rule: `whichrank explain LINT101`, `whichrank explain ENV111`.
 
 ## Limits
 The posted code may not be what ran: it never proves, and a rank is named only where the code names it.
@@ -60,10 +62,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     first = fitting[0]
     others = {fault.cause: fault for fault in reversed(fitting) if fault.cause != first.cause}
     listed = tuple(
-        Alternative(cause, f"the posted code at {fault.file}:{fault.line} has this fault too")
+        Alternative(cause, f"{fault.file}:{fault.line} has this fault too")
         for cause, fault in list(others.items())[:_MOST]
     )
-    message = f"The posted code shows it at {first.file}:{first.line}: {first.message}"
+    what = "launch" if _is_of_launch(first) else "posted code"
+    message = f"The {what} shows it at {first.file}:{first.line}: {first.message}"
     ranks = _standing_at(case, first) or _named(first)
     return [
         Finding(
@@ -83,10 +86,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _fits(fault: PostedFault, seen: Category | None, waits: bool) -> bool:
-    """Whether a fault does what the job did: hangs where ranks wait, and no hang where a job crashed or was slow."""
+    """Whether a fault does what the job did: hangs where ranks wait, and no hang where a job crashed or was slow. Those
+    that wait for a launch give up at last."""
+    if _is_of_launch(fault):
+        return seen in (None, fault.category) or (seen == "crash" and fault.category == "hang")
     if fault.category == "hang" or fault.cause.endswith("-mismatch"):
         return waits or (seen is None and fault.severity == "error")
     return fault.severity == "error" and seen in (None, fault.category)
+
+
+def _is_of_launch(fault: PostedFault) -> bool:
+    return fault.code.startswith("ENV")
 
 
 def _was_left(case: Case, seen: Category | None) -> bool:

@@ -8,8 +8,9 @@ A bus error when `/dev/shm` is full, the out-of-memory killer, a crash in a deco
 own start-up.
 
 ## How it decides
-The data loader's own message, on the rank whose process printed it. The signal tells what to look at: Bus error
-points to shared memory, Killed to host memory, Segmentation fault to native code in the worker.
+The data loader's own message, on the rank whose process printed it. The signal tells what to look at: Killed points
+to host memory, Segmentation fault to native code in the worker. A bus error is told as a full /dev/shm (HOST107),
+unless /dev/shm is known to have room.
 
 ## Example
 `RuntimeError: DataLoader worker (pid 812) is killed by signal: Bus error.`
@@ -73,4 +74,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     claim = Claim(CODE, CAUSE, fix=_FIX, blames="host", alternatives=offered, next=_NEXT)
     whose = building.whose(case, ranks, signs)
     message = f"A data-loader worker of {whose} died{how}{building.others(case, ranks)}."
-    return [building.found(case, claim, signs, message, Grade.PROVES, ranks)]
+    sure = Grade.SUPPORTS if number == _BUS and not shared_memory.roomy(case) else Grade.PROVES
+    return [building.found(case, claim, signs, message, sure, ranks)]

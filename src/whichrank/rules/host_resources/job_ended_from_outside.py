@@ -14,7 +14,8 @@ SIGTERM). What ranks print after that (SIGTERM,
 KeyboardInterrupt, lost connections) follows from it. Nobody is accused, unless only some hosts were told to end and
 others failed: then those hosts and their ranks are named. So is a pod that was evicted, or the node whose agent evicted
 it. A job that is ended because it hangs has another cause, and that one comes first; where nothing but the agent's
-signal is told, and no times show that the job worked until then, it may have stood still.
+signal is told, and no times show that the job worked until then, it may have stood still. It did where its progress
+had a pace and then stopped for many times the longest pause.
 
 ## Example
 `*** JOB 4711 ON node7 CANCELLED AT 2026-02-11T02:36:11 DUE TO TIME LIMIT ***`
@@ -27,6 +28,8 @@ The agent does not say who sent the signal.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from msgspec.structs import replace
@@ -56,12 +59,21 @@ _CLAIM = Claim(
     ),
 )
 _STOOD_STILL = Alternative("collective-stalled", "nobody says why it was ended: it may have stood still before")
+_STALLED = Claim(
+    CODE,
+    _STOOD_STILL.cause,
+    category="hang",
+    fix=("Look for the hang: the last words of each rank tell which of them went another way.",),
+    alternatives=((CAUSE, "it may have been ended for another reason"),),
+)
 _HANG_UP = 1
 _KEEP_RUNNING = (
     "Its terminal or ssh session ended: start it in tmux or screen, with nohup and &, or as a job of a scheduler.",
 )
 _TIMES, _PAUSE = 4, 2
 """Of progress that tell its pace, and how many times the longest pause it may have been silent."""
+_STALL, _MINUTE_NS = 10, 60 * 10**9
+"""So many times the longest pause, and so many minutes, are no pause."""
 _EVICTED = "k8s-evicted"
 _LAUNCHERS = (
     "torch/distributed/run",
@@ -88,17 +100,25 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [replace(found, fix=_KEEP_RUNNING)]
     if found.subject.hosts or not all(isinstance(e, ElasticSignal) for e in ends) or _at_work_until(case, signs):
         return [found]
+    silent = min(_silences(case, signs), default=None)
+    if silent is not None and silent[0] >= max(_STALL * silent[1], _STALL * _MINUTE_NS):
+        message = f"The job had made no progress for {silent[0] // _MINUTE_NS} minutes when it was ended from outside."
+        return [building.found(case, _STALLED, signs, message, Grade.HINTS)]
     return [replace(found, grade=Grade.HINTS, alternatives=(_STOOD_STILL,))]
 
 
 def _at_work_until(case: Case, signs: list[Statement]) -> bool:
     """Whether the job still made progress when it was ended: somebody may also end one that stands still."""
+    return any(silent <= _PAUSE * longest for silent, longest in _silences(case, signs))
+
+
+def _silences(case: Case, signs: list[Statement]) -> Iterator[tuple[int, int]]:
+    """By output with a pace: how long before the end its last progress was, and its longest pause before that."""
     ended = min((sign.time_ns for sign in signs if sign.time_ns is not None), default=0)
     for progress in case.progress:
         times = np.unique(progress.time_ns[(progress.time_ns > 0) & (progress.time_ns <= ended)])
-        if len(times) >= _TIMES and ended - times[-1] <= _PAUSE * np.diff(times).max():
-            return True
-    return False
+        if len(times) >= _TIMES:
+            yield int(ended - times[-1]), int(np.diff(times).max())
 
 
 def _of_some_hosts(case: Case, finding: Finding, signs: list[Statement]) -> Finding:

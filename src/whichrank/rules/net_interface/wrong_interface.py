@@ -12,8 +12,8 @@ host's name resolves to, which /etc/hosts often maps to 127.0.1.1.
 Failed connections to such addresses say it outright, be it by the address itself or by a list of the interfaces of its
 host (`ip addr`), or where the two hosts share another network. Otherwise the interface that NCCL says it uses is
 judged: a link-local address counts where nothing has run yet; loopback, bridges and tunnels where the job spans hosts
-or a connection failed; IP over InfiniBand, which NCCL takes first, where the ranks' first sockets failed. Who said that
-its own name leads nowhere, and took loopback, is named where the others did not.
+or a connection failed, also as one of several interfaces; IP over InfiniBand, which NCCL takes first, where the ranks'
+first sockets failed. Who said that its own name leads nowhere, and took loopback, is named where the others did not.
 
 ## Example
 `Gloo connectFullMesh failed … Connection refused, remote=[127.0.0.1]:40213`
@@ -200,11 +200,17 @@ def _by_the_choice(case: Case) -> list[Finding]:
     several = known_messages.many_hosts(case)
     doubted = [(s, _doubt(s, several=several, broken=broken)) for s in known_messages.seen(case, *_USED)]
     odd = [s for s, doubt in doubted if doubt is not None]
-    if not odd:
+    sure = max((doubt for _, doubt in doubted if doubt is not None), default=Grade.HINTS)
+    beside = known_messages.seen(case, "nccl-virtual-interfaces") if broken and not odd else []
+    if odd:
+        name, where = odd[0].group("interface"), odd[0].group("address")
+        message = f"NCCL uses the interface {name} ({where}), which does not lead to other hosts."
+    elif beside:
+        odd, sure = beside, Grade.HINTS
+        name = odd[0].group("interface")
+        message = f"NCCL also uses the interface {name}, which does not lead to other hosts, and a connection failed."
+    else:
         return _over_infiniband(case)
-    sure = max(doubt for _, doubt in doubted if doubt is not None)
-    name, where = odd[0].group("interface"), odd[0].group("address")
-    message = f"NCCL uses the interface {name} ({where}), which does not lead to other hosts."
     alternatives = (("firewall", "what does not answer may also be blocked"),)
     claim = Claim(
         CODE, CAUSE, fix=_CLAIM.fix, category="hang", blames="host", next=_CLAIM.next, alternatives=alternatives
@@ -247,4 +253,5 @@ def _doubt(s: Seen, *, several: bool, broken: bool) -> Grade | None:
 
 
 def _cannot_connect(case: Case) -> bool:
-    return bool(known_messages.of_cause(case, "firewall") or known_messages.timed_out(case))
+    tried = known_messages.of_cause(case, "firewall") or known_messages.seen(case, "nccl-connect-retried")
+    return bool(tried or known_messages.timed_out(case))

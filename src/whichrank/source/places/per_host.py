@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from whichrank.records.launches import Launch
-from whichrank.records.settings import UNKNOWN, Clash, SettingsFile
+from whichrank.records.settings import MEETING, SIZE, UNKNOWN, Clash, SettingsFile
 from whichrank.source.places.own_values import NAMES_ITSELF, OWN_HOST, SAME_HOST
 
 
@@ -45,7 +45,7 @@ def early(launch: Launch) -> Iterator[Clash]:
             continue
         why = f"{told.text} is filled in by the script before the tasks start: all of them get the same value"
         fix = f"Quote it for the task's own shell: bash -c '… {told.text} …'."
-        yield Clash(told.name, told.ref, why, fix, (launch.ref,))
+        yield Clash(told.name, told.ref, why, fix, (launch.ref,), cause=SIZE)
 
 
 def values(launch: Launch) -> Iterator[Clash]:
@@ -54,18 +54,20 @@ def values(launch: Launch) -> Iterator[Clash]:
     if rank is not None and rank.text.isdecimal() and launch.numbered and not launch.host:
         why = f"every host runs this line, so each of them is host {rank.text}"
         fix = "Take it from the scheduler: $SLURM_NODEID, $SKYPILOT_NODE_RANK, the index of the pod."
-        yield Clash(rank.name, rank.ref, why, fix, (launch.ref,))
+        yield Clash(rank.name, rank.ref, why, fix, (launch.ref,), cause=SIZE)
     yield from _drawn(launch)
     if launch.last is not None and launch.numbered:
         why = "this is the last host of the list, and rank 0, which opens the store there, runs on the first"
-        yield Clash(launch.last.name, launch.last.ref, why, "Take the first host: head -n 1.", (launch.ref,))
+        fix = "Take the first host: head -n 1."
+        yield Clash(launch.last.name, launch.last.ref, why, fix, (launch.ref,), cause=MEETING)
     yield from names_itself(launch)
 
 
 def _drawn(launch: Launch) -> Iterator[Clash]:
     for told in launch.drawn:
         why = "it is another one on each host, so they look for each other in different places"
-        yield Clash(told.name, told.ref, why, "Make it once, before the hosts start, for all of them.", (launch.ref,))
+        fix = "Make it once, before the hosts start, for all of them."
+        yield Clash(told.name, told.ref, why, fix, (launch.ref,), cause=MEETING)
 
 
 def is_not_first(launch: Launch) -> bool:
@@ -91,4 +93,4 @@ def named_apart(launch: Launch) -> Iterator[Clash]:
 def names_itself(launch: Launch) -> Iterator[Clash]:
     for told in () if _by_itself(launch) else launch.itself:
         fix = "Take the first host of the job before the tasks start, and pass it to all of them."
-        yield Clash(told.name, told.ref, NAMES_ITSELF, fix, (launch.ref,))
+        yield Clash(told.name, told.ref, NAMES_ITSELF, fix, (launch.ref,), cause=MEETING)

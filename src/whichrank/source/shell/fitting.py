@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from whichrank.records.launches import Count, Launch, Told
-from whichrank.records.settings import UNKNOWN, Clash
+from whichrank.records.settings import MEETING, SIZE, UNKNOWN, Clash
 from whichrank.source import rank_numbers
 from whichrank.source.formats import hostfile
 from whichrank.source.places import port_ranges, rendezvous_keys
@@ -93,7 +93,8 @@ def _beside_others(shell: Interpreter, launch: Launch, *, written: bool) -> None
     first = next((o for o in others if o.port is not None and o.port.text == port.text), None)
     if first is not None and first.port is not None:
         why = f"another job of this file runs at the same time and listens on {port.text} too"
-        clash = Clash(port.name, port.ref, why, "Give each job a port of its own.", (first.port.ref,))
+        fix = "Give each job a port of its own."
+        clash = Clash(port.name, port.ref, why, fix, (first.port.ref,), cause="port-in-use")
         if all(clash.why != other.why for other in shell.out.clashes):
             shell.clash(clash)
     if launch.background:
@@ -246,10 +247,12 @@ def _differs_by_task(shell: Interpreter, launch: Launch, command: list[Field]) -
         local = next((each for each in names if _OF_LOCAL.fullmatch(each)), "") if name in _RANK else ""
         if field is not None and own:
             why = f"${own} is another number in each task, so they look for each other in different places"
-            shell.clash(Clash(name, shell.ref(field.line), why, "Give all of them the same.", (launch.ref,)))
+            fix = "Give all of them the same."
+            shell.clash(Clash(name, shell.ref(field.line), why, fix, (launch.ref,), cause=MEETING))
         elif field is not None and local and launch.several:
             why = f"${local} counts the tasks of one host, so each host takes itself for host 0"
-            shell.clash(Clash(name, shell.ref(field.line), why, "Take the number of the host.", (launch.ref,)))
+            fix = "Take the number of the host."
+            shell.clash(Clash(name, shell.ref(field.line), why, fix, (launch.ref,), cause=SIZE))
 
 
 def _computed_port(shell: Interpreter, command: list[Field], env: Environment) -> None:
@@ -286,7 +289,7 @@ def _mixed_up(shell: Interpreter, command: list[Field], *, many: bool) -> None:
             if field is not None and used and wrong.fullmatch(used[1]):
                 why = f"{used[1]} counts {what}"
                 fix = "Give the number of hosts here." if names is _NODES else "Give the number of processes."
-                shell.clash(Clash(name, shell.ref(field.line), why, fix))
+                shell.clash(Clash(name, shell.ref(field.line), why, fix, cause=SIZE))
 
 
 def _hosts_of_deepspeed(shell: Interpreter, launch: Launch, command: list[Field]) -> None:
@@ -312,7 +315,9 @@ def one_port(shell: Interpreter, branches: list[list[Launch]]) -> None:
         if {port.text for port in first}.isdisjoint(port.text for port in second):
             ours, theirs = first[0], second[0]
             why = f"the branch depends on the host: some hosts of the job meet at {ours.text}, others at {theirs.text}"
-            shell.clash(Clash(theirs.name, theirs.ref, why, "Give all hosts the same port.", (ours.ref,)))
+            shell.clash(
+                Clash(theirs.name, theirs.ref, why, "Give all hosts the same port.", (ours.ref,), cause=MEETING)
+            )
 
 
 def _meets_at(launch: Launch) -> Told | None:

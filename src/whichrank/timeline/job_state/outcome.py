@@ -154,7 +154,7 @@ def _may_hang(case: Case) -> bool:
 
 def _recovered(case: Case) -> Event | None:
     """The last count of an output that goes on behind all that failed in it, as after a restart."""
-    counts = [_counts_on(case, event) for event in failures(case)]
+    counts = [counts_on(case, event) for event in failures(case)]
     if not counts or None in counts:
         return None
     progress = max((p for p in counts if p is not None), key=lambda p: (int(p.time_ns[-1]), p.source))
@@ -180,13 +180,13 @@ def observed(case: Case) -> Category | None:
     if case.stands_still and not case.goes_on:
         return "hang"
     working, by_hand = at_work(case), waits(case)
-    failed = [event for event in failures(case) if event not in by_hand and _counts_on(case, event) is None]
+    failed = [event for event in failures(case) if event not in by_hand and counts_on(case, event) is None]
     if any(working is None or e.ref.source != working.ref.source or e.line >= working.line for e in failed):
         return "crash"
     return "hang" if by_hand else said_category(case)
 
 
-def _counts_on(case: Case, event: Event) -> Progress | None:
+def counts_on(case: Case, event: Event) -> Progress | None:
     """Who counts on behind it, in the same output or later by the clock: ranks that synchronise make no three steps
     without one that died, and that one makes none."""
     for progress in case.progress:

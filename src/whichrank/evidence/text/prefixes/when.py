@@ -13,6 +13,8 @@ _SYSLOG = re.compile(
     rf"([A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d) (?!{LEVEL}\b|[Rr](?:ank)?\d)([\w.-]{{1,253}}) "
     r"[\w./@-]{1,64}(?:\[(\d{1,10})\])?: "
 )
+_PROCESS = re.compile(r" ([A-Za-z][\w.-]{0,252}) [\w./@-]{1,64}\[(\d{1,10})\]: ")
+"""What `journalctl -o short-iso` has behind the time."""
 _DATED = re.compile(
     r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _,](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
     r"(Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s:,|\[-]|$)"
@@ -62,6 +64,8 @@ def peel_when(voice: Voice, clock: Clock) -> bool:
     dated = text[0] in "[(0123456789" and text[:2] != "[I" and text[:2] != "[E" and text[:2] != "[W"
     if dated and (found := _date(text, clock)) is not None:
         stamp, rest = found
+        if voice.host is None and "]: " in rest[:200] and (process := _PROCESS.match(rest)):
+            voice.host, voice.pid, rest = process[1], voice.pid or int(process[2]), rest[process.end() :]
     elif text[0] not in "[IWEFVADJMNOSC":
         return False
     elif match := _GLOG.match(text):

@@ -66,6 +66,8 @@ _TEST_FAILS = re.compile(r"(?: \.\. )?([A-Za-z][\w.-]{0,62})(?: pid \d{1,10})?: 
 """How NCCL's tests begin what fails: `node7: Test CUDA failure`, ` .. node7 pid 4410: Test failure`."""
 _HOST_BEGINS = frozenset("nhwcgidsmNHWCGIDSM0123456789")
 _BUILD = re.compile(r"\s{0,24}\| ")
+_INDENTED = re.compile(rf"\s{{1,400}}(?=\[(?:rank|RANK))| {{8,40}}(?={LEVEL}\b {{1,9}}\S)")
+"""The code block of a ticket; and rich leaves out a time that is that of the line above."""
 _KMSG = re.compile(r"<\d{1,2}>(?=\S)")
 """The level that syslog and the kernel put before a line."""
 
@@ -76,8 +78,8 @@ def peel_who(voice: Voice) -> bool:
     if first == "<" and (level := _KMSG.match(text)):
         voice.text = text[level.end() :]
         return True
-    if first in " \t" and (inner := text.lstrip()).startswith(("[rank", "[RANK")):  # as a code block of a ticket
-        voice.text = inner
+    if first in " \t" and (indented := _INDENTED.match(text)):
+        voice.text = text[indented.end() :]
         return True
     if first == "[":
         match = _bracket(voice, text)
