@@ -153,6 +153,7 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("HOST107", "NCCL 2.22 and later", {"a.log": texts.nccl("Error while creating shared memory segment /dev/shm/nccl-aB3 (size 9637888), error: No space left on device (28)", 1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
     ("HOST107", "NCCL before 2.16", {"a.log": texts.nccl("Call to posix_fallocate failed : No space left on device", 1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
     ("HOST107", "in a worker of the data loader", texts.ranks(2, {1: CARRIED.format("RuntimeError", "unable to allocate shared memory(shm) for file </torch_16_37_0>: Resource temporarily unavailable (11)")}, CLOSED), (1,)),
+    ("HOST107", "a bus error in a worker", texts.ranks(2, {1: WORKER}, CLOSED), (1,)),
     ("HOST107", "a semaphore", texts.ranks(2, {1: SEMAPHORE}, CLOSED), (1,)),
     ("HOST107", "joblib's try", texts.ranks(2, {1: JOBLIB}, SEEN), (1,)),
     ("HOST108", "errno 24", texts.ranks(2, {0: texts.traceback("OSError: [Errno 24] Too many open files: 'x'")}), (0,)),

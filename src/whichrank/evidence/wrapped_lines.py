@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from whichrank.evidence.broken_lines import joined
 from whichrank.evidence.rewritten import LARGEST, rewritten
 from whichrank.evidence.text.prefixes.ansi import ANSI
 from whichrank.model.contracts import Item
@@ -56,6 +57,7 @@ def unwrapped(item: Item, folder: Callable[[], Path]) -> Item:
     first = _FIRST.match(plain)
     if first is not None and (first[1] in b"{>" or plain[:1] in b" \t\n\r" or _COLLECTED.match(plain)):
         plain = b"\n".join(_bare(plain.split(b"\n"), first[1]))
+    plain = joined(plain)
     return item if plain == text else rewritten(item, folder(), "plain", plain)
 
 

@@ -69,8 +69,8 @@ def test_a_job_that_somebody_ended_after_a_long_silence_may_have_stood_still(tmp
     assert (at_work.cause, at_work.confidence > 0.85) == ("job-ended-from-outside", True)
     silent = {name: said.replace("11:33:50", "12:20:11") for name, said in host_files(None, "").items()}
     found = verdict(tmp_path, silent)
-    assert (found.cause, found.confidence <= 0.6) == ("job-ended-from-outside", True)
-    assert [a.cause for a in found.alternatives] == ["collective-stalled"]
+    assert (found.category, found.cause, found.confidence <= 0.6) == ("hang", "collective-stalled", True)
+    assert [a.cause for a in found.alternatives] == ["job-ended-from-outside"]
 
 
 # -- what a program raises because it is slow

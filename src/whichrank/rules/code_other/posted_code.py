@@ -56,7 +56,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("posted code with a fault in it, and no surer verdict")
     seen = observed(case)
     waits = seen == "hang" or bool(known_messages.stands_still(case)) or _was_left(case, seen)
-    fitting = [fault for fault in case.posted if _fits(fault, seen, waits)]
+    was_launched = known_messages.has_run(case)
+    posted = [fault for fault in case.posted if not (was_launched and _is_of_launch(fault))]
+    fitting = [fault for fault in posted if _fits(fault, seen, waits)]
     if not fitting:
         return []
     first = fitting[0]

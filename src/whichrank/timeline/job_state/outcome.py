@@ -30,7 +30,7 @@ from whichrank.records.events.launchers import (
 from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, NativeCrash, Traceback
 from whichrank.records.events.run_state import AtWork, RunFinished
 from whichrank.records.events.startup import StoreError
-from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
+from whichrank.records.events.watchdog import WatchdogStuck, WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
 from whichrank.timeline.job_state.interrupted import waits
 from whichrank.timeline.job_state.trials import said_category
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
 _FATAL: tuple[type[Event], ...] = (
-    Traceback, WatchdogTimeout, WatchdogTerminated, NativeCrash, ElasticFailure, ProcessExit,
+    Traceback, WatchdogTimeout, WatchdogTerminated, WatchdogStuck, NativeCrash, ElasticFailure, ProcessExit,
     MonitoredBarrierFailed, GlooTimeout, JobEnded, CudaError, NcclError, HostOutOfMemory,
     DataloaderWorkerDied, NodeSilent, ActorDied,
 )  # fmt: skip

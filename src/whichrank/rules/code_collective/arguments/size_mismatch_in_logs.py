@@ -102,7 +102,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _finding(case: Case, mismatch: reported_mismatches.Mismatch) -> Finding:
     message = (
-        f"Ranks bring different sizes to {mismatch.op} #{mismatch.seq}: {reported_mismatches.told(case, mismatch)}."
+        f"Ranks bring different sizes to {mismatch.op}{'' if mismatch.seq is None else f' #{mismatch.seq}'}: "
+        f"{reported_mismatches.told(case, mismatch)}."
     )
     sure = Grade.HINTS if reported_mismatches.are_buckets(mismatch) else Grade.SUPPORTS
     return building.found(case, building.hanging(_CLAIM, mismatch.hangs), mismatch.signs, message, sure, mismatch.ranks)
