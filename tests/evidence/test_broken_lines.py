@@ -22,7 +22,9 @@ def test_broken_lines_are_joined_where_they_began():
 
 
 def test_lines_that_happen_to_be_of_one_length_stay():
-    rows = "\n".join(f"worker {n} of the job has come to the barrier of step {n * 100:6d} and waits there" for n in range(4))
+    rows = "\n".join(
+        f"worker {n} of the job has come to the barrier of step {n * 100:6d} and waits there" for n in range(4)
+    )
     assert joined(rows.encode()) == rows.encode()
 
 

@@ -71,3 +71,15 @@ class OddHost(Struct, frozen=True):
     """What differs, where the line itself does not say what it is about: the heading of a column, and the cell."""
     in_error: bool = False
     """An error of the job names what differs."""
+
+
+class PartedValue(Struct, frozen=True):
+    """A value that was the same on all ranks and changed with them, until some said another one."""
+
+    ranks: tuple[int, ...]
+    name: str
+    theirs: str
+    usual: str
+    round: int
+    """How often all had said it before."""
+    refs: tuple[Ref, ...]

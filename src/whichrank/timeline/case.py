@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from whichrank.records.profiles.step_parts import StepParts
     from whichrank.records.rank_values import RankValues
     from whichrank.records.ras import RasReport
-    from whichrank.records.second_looks import ClosestCause, OddHost, OwnLine, PostedFault
+    from whichrank.records.second_looks import ClosestCause, OddHost, OwnLine, PartedValue, PostedFault
     from whichrank.records.trial import Complaint, Trial
     from whichrank.timeline.guard.compare import Comparison
     from whichrank.timeline.job_state.activity import Activity
@@ -87,6 +87,8 @@ class Case(Struct, dict=True):
     """Faults of code in notes or beside the logs; looked for only where nothing else tells, or only what is generic."""
     odd_hosts: list[OddHost] = field(default_factory=list)
     """What one host printed otherwise than all its peers; looked for only where the verdict tells no reason."""
+    parted_values: list[PartedValue] = field(default_factory=list)
+    """Values in which replicas parted; looked for only where nothing else says that the job is wrong."""
     own_lines: list[OwnLine] = field(default_factory=list)
     """What late ranks alone printed; looked for only where nothing else says what holds them up."""
     nccl: list[NcclProcess] = field(default_factory=list)

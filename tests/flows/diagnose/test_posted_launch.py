@@ -8,7 +8,9 @@ from tests.rules import crash_texts as texts
 from whichrank.flows.diagnose.pipeline import diagnose
 
 HOST = "torchrun --nnodes=2 --nproc_per_node=4 --node_rank={} --master_addr=10.1.0.{} --master_port=29500 train.py\n"
-NOTE = f"It hangs on two machines, nothing is printed.\n\n$ {HOST.format(0, 4)}\non the second:\n$ {HOST.format(1, '{}')}"
+NOTE = (
+    f"It hangs on two machines, nothing is printed.\n\n$ {HOST.format(0, 4)}\non the second:\n$ {HOST.format(1, '{}')}"
+)
 
 
 def verdict(folder, files):

@@ -106,6 +106,11 @@ def _judged(
 
         case.odd_hosts = odd_hosts(beside, case.people, answer.verdict)
         answer = conclude(case, sources, why=why, progress=progress) if case.odd_hosts else answer
+    if answer.verdict.cause in ("healthy", "unknown") and texts:
+        from whichrank.flows.diagnose.parted_values import parted_values
+
+        case.parted_values = parted_values(texts, case)
+        answer = conclude(case, sources, why=why, progress=progress) if case.parted_values else answer
     if answer.verdict.cause == "unknown" and texts:
         from whichrank.evidence.readers.known_messages import retold
 

@@ -98,12 +98,17 @@ def _outlier(by_member: Mapping[Member, Sequence[_Told]], hosts: Mapping[int, st
     if not odd:
         return None
     rest = [member for member in medians if member not in odd]
-    refs = tuple(_ref(example) for example in (by_member[odd[0]][-1], by_member[rest[0]][-1]))
+    refs = tuple(_ref(_most_like(by_member[member], medians[member])) for member in (odd[0], rest[0]))
     theirs, typical = median(medians[m] for m in odd), median(medians[m] for m in rest)
     times = min(len(by_member[member]) for member in odd)
     if first.quantity == "wait" and times < _LEAST_WAITS and len(by_member) < len(hosts):
         return None  # who waits less than others now and then was not counted when it did not wait at all
     return Outlier(first.name, first.quantity, odd, theirs, typical, times, refs)
+
+
+def _most_like(told: Sequence[_Told], usual: float) -> _Told:
+    """The newest of those that come closest to what is usual."""
+    return min(reversed(told), key=lambda one: abs(one.cell.value - usual))
 
 
 def waits_less(values: Iterable[RankValues], members: Sequence[Member]) -> bool:

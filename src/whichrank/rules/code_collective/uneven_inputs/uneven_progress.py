@@ -44,7 +44,7 @@ _CLAIM = Claim(
     category="hang",
     fix=fix(CAUSE),
 )
-_SIMILAR = 0.8
+_SIMILAR, _FEW = 0.8, 5
 _WAITS: tuple[type[Event], ...] = (
     WatchdogTimeout, GlooTimeout, PeerClosed, MonitoredBarrierFailed, DumpSignal,
 )  # fmt: skip
@@ -81,8 +81,10 @@ def _parted(last: Last) -> tuple[tuple[int, ...], Last]:
     if not left or not others:
         return (), {}
     most, fewest = max(last[rank][1] for rank in left), min(total for _, total, _ in others.values())
-    # Another loop (an evaluation) has quite another length, and says nothing of this one.
-    same_loop = _SIMILAR * fewest <= most < fewest and all(step >= most - 1 for step, _, _ in others.values())
+    # Another loop (an evaluation) has quite another length, and says nothing of this one: unless all others stand just
+    # where these ended.
+    alike = _SIMILAR * fewest <= most or (most >= _FEW and all(step <= most + 1 for step, _, _ in others.values()))
+    same_loop = alike and most < fewest and all(step >= most - 1 for step, _, _ in others.values())
     return (left, others) if same_loop else ((), {})
 
 
