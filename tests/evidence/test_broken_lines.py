@@ -34,5 +34,7 @@ def test_sentences_stay():
 
 
 def test_a_printed_tensor_stands_on_one_line():
-    rows = "tensor([[[ 0.0000,  0.0000],\n         [ 1.5000, -0.7447]]], device='cuda:0',\n       dtype=torch.float16)\nnext"
+    rows = (
+        "tensor([[[ 0.0000,  0.0000],\n         [ 1.5000, -0.7447]]], device='cuda:0',\n       dtype=torch.half)\nnext"
+    )
     assert joined(rows.encode()).decode() == "tensor([1.5000, -0.7447], device='cuda:0')\n\n\nnext"

@@ -55,7 +55,10 @@ _HELD_UP: dict[str, str] = {
         r"|(?:skip|bypass)(?:s|es|p?ed|p?ing)? (?:\w{1,16} ){0,3}(?:head|branch|module|layer|expert|loss|forward)s?\b"
         r"|(?:no|0|zero) (?:positive|valid|matched|foreground|target|ground[- ]truth|active|routed|assigned)\w{0,3}\b"
         r"|(?:bad|empty|invalid|corrupt\w{0,3}|zero[- ]length) (?:micro-?)?batch\b.{0,40}skip\w{0,4}"
-        r"|(?:early[- ]stop\w{0,4}|patience) .{0,40}(?:reached|triggered|exhausted|stopping)"
+        r"|(?:micro-?)?(?:batch|step|update|iteration)\b[^\n]{0,80}[,;:] (?:is |was )?"
+        r"(?:skipp(?:ed|ing)|dropped|ignored)\b"
+        r"|(?:early[- ]stop\w{0,4}|patience) .{0,40}"
+        r"(?:reached|triggered|exhausted|exceeded|used up|ran out|over\b|stopping)"
     ),
     "teardown-hang": (
         r"process groups? (?:is |was )?(?:destroyed|shut down|closed)"

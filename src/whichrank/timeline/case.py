@@ -254,13 +254,17 @@ class Case(Struct, dict=True):
         """What each rank was doing, by its stack."""
         if not self.stacks:
             return {}
-        from whichrank.timeline.job_state.activity import at_one_line, of_moving, of_native, of_process
+        from whichrank.timeline.job_state.activity import at_one_line, at_sync_lines, of_moving, of_native, of_process
 
         found = {rank: of_process(stack) for rank, stack in self.stacks.items() if not is_crash(stack)}
         found = {r: of_native(found[r], self.natives[r]) if r in self.natives else found[r] for r in found}
         moved = {event.rank for event in self.events(Moved)}
         found = {r: of_moving(found[r], self.stacks[r]) if r in moved else found[r] for r in found}
-        return at_one_line(found, self.stacks)
+        found = at_one_line(found, self.stacks)
+        if self.lineup is None or not any(call.backend == "nccl" for call in self.lineup.calls):
+            return found
+        still = {rank: activity for rank, activity in found.items() if rank not in moved}
+        return found | at_sync_lines(still, self.stacks, self.outline.names_called)
 
     @cached_property
     def connections(self) -> Connections:

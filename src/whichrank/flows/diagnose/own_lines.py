@@ -24,7 +24,8 @@ from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state.known_messages import has_run
 
 _ANOTHER_CALL = "conditional-collective"
-_IN_A_CALL = (_ANOTHER_CALL, "size-mismatch")
+_SIZES = "size-mismatch"
+_IN_A_CALL = (_ANOTHER_CALL, _SIZES)
 _LATE = ("rank-stuck-in-user-code", "collective-order", *_IN_A_CALL)
 """Besides the generic causes: they say that a rank went another way, not why."""
 _OF_LIBRARIES = re.compile(r"Traceback|NCCL INFO|\[[Rr]ank \d+\] ")
@@ -69,8 +70,12 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
     behind = _behind(spoken, suspects)
     if behind is not None:
         suspects = set(behind[0])
+    if not suspects and verdict.cause == _SIZES:
+        suspects = _skipped(case, spoken)
     found = _why_it_left([line for rank in sorted(suspects) for line in _of(rank, case, spoken, suspects)])
     waited = {event.rank for event in case.events(WatchdogTimeout)}
+    if verdict.cause == _SIZES and not named:  # whoever left out a call meets the others in the next one
+        return [line for line in found if line.cause == _ANOTHER_CALL]
     if verdict.cause in _IN_A_CALL or suspects <= waited:  # they are in a call: only that their loop had ended says why
         return [line for line in found if line.cause == "uneven-inputs"]
     if behind is not None and not found:
@@ -111,6 +116,13 @@ def _parted(spoken: SpokenLines) -> set[int]:
     said = spoken.told[common[0]].keys()
     ahead = any(_counter(line) > _value(common[1][0]) for line in spoken.lines if line.speaker.name in others)
     return set() if ahead or said & others.keys() else set(others)
+
+
+def _skipped(case: Case, spoken: SpokenLines) -> set[int]:
+    """The one rank that says that it left something out, and goes on."""
+    ranks = [rank for rank in spoken.ranks if isinstance(rank, int)]
+    found = {r for r in ranks if any(line.cause == _ANOTHER_CALL for line in _of(r, case, spoken, {r}))}
+    return found if len(found) == 1 else set()
 
 
 def _counter(line: Line) -> int:

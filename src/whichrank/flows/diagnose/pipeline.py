@@ -124,12 +124,16 @@ def _judged(
 
         case.closest = closest_causes(texts)
         answer = conclude(case, sources, why=why, progress=progress) if case.closest else answer
-    if texts and (answer.verdict.category == "hang" or answer.verdict.cause == "job-ended-from-outside"):
+    if texts and (answer.verdict.category == "hang" or answer.verdict.cause in _MAY_HAVE_HUNG):
         from whichrank.flows.diagnose.own_lines import own_lines
 
         case.own_lines = own_lines(texts, case, answer.verdict)
         answer = conclude(case, sources, why=why, progress=progress) if case.own_lines else answer
     return case, with_views(case, answer) if views else answer
+
+
+_MAY_HAVE_HUNG = ("job-ended-from-outside", "size-mismatch")
+"""Ends of jobs in which a rank may have gone another way before."""
 
 
 def _watched(outcomes: Sequence[Outcome]) -> bool:

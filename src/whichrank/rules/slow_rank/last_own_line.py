@@ -32,6 +32,7 @@ from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotE
 from whichrank.records.second_looks import OwnLine
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.outcome import observed
 
 CODE = "SLOW114"
 CAUSE = "unknown"
@@ -47,7 +48,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         Finding(
             code=CODE,
             cause=last.cause,
-            category="hang",
+            category="crash" if observed(case) == "crash" else "hang",
             severity="error",
             grade=Grade.SUPPORTS,
             subject=Subject(ranks=ranks),

@@ -34,6 +34,10 @@ Doing = Literal[
 ]
 
 
+NamesCalled = Mapping[str, Sequence[tuple[int, str, str]]]
+"""By file: lines of calls, with the name that is called."""
+
+
 class Activity(Struct, frozen=True):
     """What a thread does, the frame that says so, and the deepest line of the training code."""
 
@@ -44,7 +48,7 @@ class Activity(Struct, frozen=True):
     """The collective it is in, when it is in one."""
     idle: bool = False
     presumed: bool = False
-    """Nothing on the stack says that it waits; that most ranks are at the same line does."""
+    """Nothing on the stack says that it waits; that most ranks are at the same line does, or the code there."""
 
     def __str__(self) -> str:
         if self.frame is None:
@@ -262,6 +266,26 @@ def at_one_line(activities: Mapping[int, Activity], stacks: Mapping[int, Process
         return dict(activities)
     waits = {rank for rank, way in native.items() if way == crowd or activities[rank].doing == "user"}
     return {r: replace(a, doing="waiting", presumed=True) if r in waits else a for r, a in activities.items()}
+
+
+_ASKS_THE_GPU = frozenset({"item", "cpu", "tolist", "numpy", "synchronize"})
+
+
+def at_sync_lines(
+    activities: Mapping[int, Activity], stacks: Mapping[int, ProcessStack], names: NamesCalled
+) -> dict[int, Activity]:
+    """The same for a job on GPUs, where the code is known: who stands at a line that fetches a value from the GPU, with
+    no call of Python below it, waits for its GPU."""
+    found = dict(activities)
+    for rank, activity in activities.items():
+        thread = main_thread(stacks[rank])
+        inner = thread.frames[0] if thread is not None and thread.frames else None
+        if activity.doing != "user" or inner is None or not is_user_frame(inner):
+            continue
+        called = {name for line, name, _ in names.get(inner.file, ()) if line == inner.line}
+        if called & _ASKS_THE_GPU:
+            found[rank] = replace(activity, doing="waiting", presumed=True)
+    return found
 
 
 def _in_primitive(stack: ProcessStack) -> bool:
