@@ -38,3 +38,10 @@ def test_a_printed_tensor_stands_on_one_line():
         "tensor([[[ 0.0000,  0.0000],\n         [ 1.5000, -0.7447]]], device='cuda:0',\n       dtype=torch.half)\nnext"
     )
     assert joined(rows.encode()).decode() == "tensor([1.5000, -0.7447], device='cuda:0')\n\n\nnext"
+
+
+def test_headings_that_are_repeated_stay():
+    table = (
+        f"{'index, pci.bus_id, name, pcie.link.width.current, ':<70}name\n0, 05:00.0, L40S, 16\n1, 06:00.0, L40S, 16\n"
+    )
+    assert joined((table * 2).encode()) == (table * 2).encode()

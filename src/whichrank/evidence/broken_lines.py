@@ -53,6 +53,9 @@ def _at_full_width(text: bytes) -> bytes:
     if width < _NARROWEST or len(broken) < _LEAST or any(lines[at].endswith(_WHOLE) for at in broken):
         return text
     behind = {at + 1 for at in broken}
+    first = [lines[at] for at in broken if at not in behind]
+    if len(set(first)) < len(first):
+        return text  # the heading of a table that stands there again
     begin = {line[:_HEAD] for at, line in enumerate(lines) if at not in behind}
     if any(lines[at][:_HEAD] in begin or _OF_ITS_OWN.match(lines[at]) for at in behind):
         return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -106,26 +106,25 @@ class Index:
         self._messages: dict[int, Statement] = {}
         self.of_events: dict[int, Statement] = {}
         """By the id of the event, which its statement holds."""
-        self.sightings: dict[str, list[tuple[int, KnownMessage]]] = {}
-        for number, sighting in enumerate(case.sightings):
-            self.sightings.setdefault(sighting.signature, []).append((number, sighting))
-        self.said_by: dict[object, set[int | None]] = defaultdict(set)
-        for event in (*case.log_events, *case.sightings):
-            self.said_by[_same(event)].add(told_rank(event))
-        table = signatures() if case.sightings else {}  # a tenth of the time of a short run
-        self.roots = [s for s in case.sightings if table[s.signature].role == "root"]
-        # Most phrases are nowhere: that is seen in one search.
-        self.words_of_roots = "\n".join({s.ref.quote for s in self.roots})
-        self.words_of_nccl = "\n".join({warning.text for process in case.nccl for warning in process.warnings})
-        self.said_to_hang = [
-            s
-            for s in case.sightings
-            if table[s.signature].library == REPORT and table["told-hang"].affirmed(s.ref.quote)
-        ]
         self.by_local: dict[int, list[int]] = {}
         for process in case.people.by_rank.values():
             if process.local_rank is not None:
                 self.by_local.setdefault(process.local_rank, []).append(process.rank)
+        seen = [_with_rank(case, sighting, self.by_local) for sighting in case.sightings]
+        self.sightings: dict[str, list[tuple[int, KnownMessage]]] = {}
+        for number, sighting in enumerate(seen):
+            self.sightings.setdefault(sighting.signature, []).append((number, sighting))
+        self.said_by: dict[object, set[int | None]] = defaultdict(set)
+        for event in (*case.log_events, *seen):
+            self.said_by[_same(event)].add(told_rank(event))
+        table = signatures() if seen else {}  # a tenth of the time of a short run
+        self.roots = [s for s in seen if table[s.signature].role == "root"]
+        # Most phrases are nowhere: that is seen in one search.
+        self.words_of_roots = "\n".join({s.ref.quote for s in self.roots})
+        self.words_of_nccl = "\n".join({warning.text for process in case.nccl for warning in process.warnings})
+        self.said_to_hang = [
+            s for s in seen if table[s.signature].library == REPORT and table["told-hang"].affirmed(s.ref.quote)
+        ]
 
     def statement(self, number: int, message: KnownMessage) -> Statement:
         """What a message says, made once: many rules ask for the same ones."""
@@ -253,10 +252,21 @@ def rank_of(case: Case, event: Event) -> int | None:
     local = event.local_rank if event.local_rank is not None else _spawned(case, event)
     if local is None:
         return _of_gpu(case, event)
-    fitting = [r for r in case.index.by_local.get(local, ()) if event.host in (None, case.people.host_of(r))]
+    return _of_local(case, local, event.host, case.index.by_local)
+
+
+def _of_local(case: Case, local: int, host: str | None, by_local: Mapping[int, Sequence[int]]) -> int | None:
+    fitting = [rank for rank in by_local.get(local, ()) if host in (None, case.people.host_of(rank))]
     if not fitting and case.on_one_node and local < case.world:
         return local
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _with_rank(case: Case, message: KnownMessage, by_local: Mapping[int, Sequence[int]]) -> KnownMessage:
+    """The same of the rank that a launcher's local number means."""
+    if message.rank is not None or message.local_rank is None:
+        return message
+    return replace(message, rank=_of_local(case, message.local_rank, message.host, by_local))
 
 
 def _of_gpu(case: Case, event: Event) -> int | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from whichrank.evidence.readers.rank_map.ranks_of_hosts import HOST, NO_HOST
+from whichrank.evidence.text.own_prefix import NO_HOST as NO_NAME
 
 _LINE = 240
 _FIRST = 140
@@ -48,7 +49,7 @@ def beside(text: str) -> dict[int, tuple[int, str]]:
         if match is None:
             continue
         rank, host = (match[1], match[2]) if match.re is _PLACED else (match[2], match[1])
-        if NO_HOST.fullmatch(host):
+        if NO_HOST.fullmatch(host) or NO_NAME.match(host):
             continue
         sure = sure or match.re is _WORDED
         if found.setdefault(int(rank), (number, host))[1] != host:

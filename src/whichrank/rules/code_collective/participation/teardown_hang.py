@@ -121,7 +121,7 @@ def _not_ended(case: Case, stuck: list[WatchdogStuck]) -> Finding:
         category="hang",
         severity="error",
         grade=Grade.SUPPORTS,
-        subject=Subject(ranks=ranks),
+        subject=Subject(candidates=ranks),
         message=f"{who} {verb} not end: others have left, and {whose} watchdog was stuck{seconds} in the teardown.",
         evidence=tuple(event.ref for event in stuck)[:4],
         fix=fix(CAUSE),
