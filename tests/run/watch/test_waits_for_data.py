@@ -56,6 +56,20 @@ def test_data_that_becomes_slow(seed: int) -> None:
     assert "12 while they waited for data" in diagnosis.verdict.summary
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_job_that_always_waited_a_little_and_now_waits_three_times_as_long(seed: int) -> None:
+    job = Job(seed=seed)
+    assert job.run(20, 9, *[0.42] * 4) == []
+    assert job.run(20, 3, *[0.81] * 4)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_takes_longer_besides_the_data(seed: int) -> None:
+    job = Job(seed=seed)
+    job.run(20, 9, *[0.55] * 4)
+    assert job.run(20, 3, *[0.6] * 4) == []
+
+
 @pytest.mark.parametrize(("pace", "explained"), [(3, True), (2.7, True), (1.5, False)])
 def test_who_is_the_last_to_have_its_data_is_no_straggler(pace: float, explained: bool) -> None:
     job = Job()

@@ -1,4 +1,4 @@
-"""Where a rank is late and nothing says why: what it, or its host, printed before that, and no other rank did."""
+"""Where a rank is late, or a loss no number, and nothing says why: what one rank, or its host, alone printed before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state.known_messages import has_run
 
 _ANOTHER_CALL = "conditional-collective"
-_SIZES = "size-mismatch"
+_SIZES, _NAN = "size-mismatch", "nan-origin"
 _IN_A_CALL = (_ANOTHER_CALL, _SIZES)
 _LATE = ("rank-stuck-in-user-code", "collective-order", *_IN_A_CALL)
 """Besides the generic causes: they say that a rank went another way, not why."""
@@ -35,6 +35,12 @@ _SHARES = re.compile(
     r"|stapel|beispiele|schritte|échantillons|lots|étapes|muestras|lotes|amostras|campioni|lotti|passi|образцов|примеров"
     r"|батчей|шагов)\b|样本|批次|サンプル|バッチ|샘플|배치"
 )
+_MAKES_NAN = re.compile(
+    r"(?i)\b(?:(?:is |are )?all[- ]zeros?|(?:mean|sum) (?:of|over) (?:an? )?(?:empty|0|no)|0 (?:valid )?tokens"
+    r"|empty slice|di(?:vide|vision) by zero|invalid value|overflow\w*|underflow\w*|log\(0"
+    r"|std(?:dev)? (?:is )?0(?![.\d])|no valid labels?)"
+)
+"""What makes a mean, a root or a quotient one that is not a number."""
 _STEP = re.compile(r"(?i)\W{0,4}(?:step|iter(?:ation)?|it|batch|epoch)[ =:#_]{0,3}(\d{1,12})\b")
 _BATCH = re.compile(r"(?i)batch")
 _COUNTED = re.compile(
@@ -59,6 +65,8 @@ _NEARLY_ALL = 0.75
 
 def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLine]:
     """What only the late ranks or their hosts printed and what tells what they were in, the last first."""
+    if verdict.cause == _NAN:
+        return _before_nan(case, SpokenLines(items, case.people, case.world)) if not verdict.culprits.ranks else []
     ended = causes()[verdict.cause].role == "ending" and verdict.confidence < SUPPORTED
     if not (causes()[verdict.cause].role == "generic" or verdict.cause in _LATE or ended):
         return []
@@ -103,6 +111,16 @@ def _not_timed_out(case: Case, spoken: SpokenLines) -> set[int]:
     waited = {event.rank for event in case.events(WatchdogTimeout) if event.rank is not None}
     known = {*spoken.places, *range(max(waited, default=-1) + 1), *range(case.world)}
     return known - waited if waited and len(known - waited) <= max(_MOST_RANKS, len(known) // 2) else set()
+
+
+def _before_nan(case: Case, spoken: SpokenLines) -> list[OwnLine]:
+    """What one rank alone said of numbers that can't be divided by, or are too large."""
+    alone = (line for line in spoken.lines if spoken.speakers[line.shape] == {line.speaker})
+    odd: dict[int, Line] = {}
+    for line in alone:
+        if isinstance(line.speaker.name, int) and _MAKES_NAN.search(line.text):
+            odd[line.speaker.name] = line
+    return [_quoted(case, rank, line, _NAN) for rank, line in odd.items()] if len(odd) == 1 < len(spoken.ranks) else []
 
 
 def _parted(spoken: SpokenLines) -> set[int]:

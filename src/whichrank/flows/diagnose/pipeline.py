@@ -124,7 +124,7 @@ def _judged(
 
         case.closest = closest_causes(texts)
         answer = conclude(case, sources, why=why, progress=progress) if case.closest else answer
-    if texts and (answer.verdict.category == "hang" or answer.verdict.cause in _MAY_HAVE_HUNG):
+    if texts and (answer.verdict.category == "hang" or answer.verdict.cause in _ONE_RANK_MAY_TELL):
         from whichrank.flows.diagnose.own_lines import own_lines
 
         case.own_lines = own_lines(texts, case, answer.verdict)
@@ -132,8 +132,8 @@ def _judged(
     return case, with_views(case, answer) if views else answer
 
 
-_MAY_HAVE_HUNG = ("job-ended-from-outside", "size-mismatch")
-"""Ends of jobs in which a rank may have gone another way before."""
+_ONE_RANK_MAY_TELL = ("job-ended-from-outside", "size-mismatch", "nan-origin")
+"""Ends of jobs before which a rank may have said what it did otherwise."""
 
 
 def _watched(outcomes: Sequence[Outcome]) -> bool:

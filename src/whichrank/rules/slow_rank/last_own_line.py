@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Alternative, Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Category, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.second_looks import OwnLine
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -48,7 +48,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         Finding(
             code=CODE,
             cause=last.cause,
-            category="crash" if observed(case) == "crash" else "hang",
+            category=_category(case, last),
             severity="error",
             grade=Grade.SUPPORTS,
             subject=Subject(ranks=ranks),
@@ -64,7 +64,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ]
 
 
+def _category(case: Case, line: OwnLine) -> Category:
+    if line.cause == "nan-origin":
+        return "corruption"
+    return "crash" if observed(case) == "crash" else "hang"
+
+
 def _words(line: OwnLine) -> str:
+    if line.cause == "nan-origin":
+        return "said, as the only one, what makes a loss that is no number"
     if line.missing:
         return "did not get as far as the others, which all said"
     if line.behind:

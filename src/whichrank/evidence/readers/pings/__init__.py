@@ -1,4 +1,5 @@
-"""What `ping` counted: how many packets to a host were sent, and how many answers came."""
+"""What `ping` counted: how many packets to a host were sent, and how many answers came; also in rows of checks that
+name both hosts (`gx01->gx03 icmp 56B 3/3, 8972B 0/3`)."""
 
 from __future__ import annotations
 
@@ -21,11 +22,16 @@ _BEGUN = re.compile(
 )
 _NAMED = re.compile(r"\s{0,8}-{2,4} ([\w.:-]{1,253}) ping statistics -{2,4}")
 _COUNTED = re.compile(r"\s{0,8}(\d{1,9}) packets transmitted, (\d{1,9}) (?:packets )?received\b")
+_PAIR = re.compile(r"(?<![\w.-])(?P<host>[A-Za-z][\w.-]{0,80}) ?(?:->|=>|→) ?(?P<target>[A-Za-z][\w.-]{0,80})")
+_OF_SIZE = re.compile(
+    r"(?<!\w)(?P<size>\d{2,5}) ?(?:B|bytes)\b[^/\n]{0,24}?(?<![\d.])(?P<got>\d{1,6})/(?P<sent>\d{1,6})(?![\d.])"
+)
+_ROW_WITHIN = re.compile(rb"(?i)(?:->|=>|\xe2\x86\x92)[^\n]{0,200}\b(?:icmp|ping)\b[^\n]{0,100}\d/\d")
 
 
 def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
-    """Whether the beginning has the last line of a ping."""
-    return b" packets transmitted, " in head and is_text(head)
+    """Whether the beginning has the last line of a ping, or a row of a check of pairs."""
+    return (b" packets transmitted, " in head or _ROW_WITHIN.search(head) is not None) and is_text(head)
 
 
 def read(item: Item) -> Reading:
@@ -34,7 +40,13 @@ def read(item: Item) -> Reading:
     host, target, address, size = host_of_path(item.label), "", "", 0
     for number, line in plain_lines(item, _MOST):
         text = line[:_LONGEST]
-        if begun := _BEGUN.match(text):
+        if "/" in text and _ROW_WITHIN.search(text.encode()) and (pair := _PAIR.search(text)):
+            ref = Ref(item.label, f"line {number}", text.strip()[:300], None, pair["host"])
+            found += [
+                Ping(ref, pair["target"], "", int(n["sent"]), int(n["got"]), int(n["size"]), pair["host"])
+                for n in _OF_SIZE.finditer(text, pair.end())
+            ]
+        elif begun := _BEGUN.match(text):
             target, address, size = begun[1], begun[2], int(begun[3])
         elif named := _NAMED.match(text):
             if named[1] != target:

@@ -1,8 +1,8 @@
 """A job that has become slow on all ranks because they wait for data. Pure: looks in, one out.
 
 A job that was always like that has the pace that its user chose. One that made its steps faster a while ago, and whose
-ranks then were elsewhere than in the loading of data, has met slower data: a store instead of a cache, larger files,
-other readers of the same disk.
+steps have become longer by about as much as they wait longer for data, has met slower data: a store instead of a cache,
+larger files, other readers of the same disk.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ AS_FAST = 0.8
 """Times the pace of a job of which all ranks wait for data: with less, something else slows it down as well."""
 MOST, EACH = 0.5, 0.35
 """Shares of the time in which the ranks, and each of them, load data now."""
-BEFORE = 0.25
-"""Share in which they did at the best pace."""
+EXPLAINED = 0.7
+"""Share of what a step takes longer now, by which it waits longer for data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class DataWaits:
             self.now = None
             return
         self._latest.append(span)
-        if span.share <= BEFORE and span.steps >= STEPS and (self._best is None or span.pace > self._best.pace):
+        if span.steps >= STEPS and (self._best is None or span.pace > self._best.pace):
             self._best = span
         self.now = self._judge(ranks)
         self.first = self.first or self.now
@@ -129,6 +129,8 @@ class DataWaits:
         if pace > SLOWER * best.pace or share < MOST or min(shares) < EACH:
             return None
         mean = sum(span.pace for span in spans) / len(spans)
+        if share / mean - best.share / best.pace < EXPLAINED * (1 / mean - 1 / best.pace):
+            return None
         return WaitsForData(mean, best.pace, share, best.share, _place(ranks))
 
 
