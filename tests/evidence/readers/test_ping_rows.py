@@ -1,5 +1,7 @@
 """Rows of a check that name both hosts, and how many packets of a size came back."""
 
+# ruff: noqa: E501  (messages stand in one piece, as they are printed)
+
 from __future__ import annotations
 
 from whichrank.evidence.readers import pings

@@ -66,8 +66,8 @@ def test_a_job_that_always_waited_a_little_and_now_waits_three_times_as_long(see
 @pytest.mark.parametrize("seed", range(10))
 def test_what_takes_longer_besides_the_data(seed: int) -> None:
     job = Job(seed=seed)
-    job.run(20, 9, *[0.55] * 4)
-    assert job.run(20, 3, *[0.6] * 4) == []
+    job.run(20, 9, *[0.52] * 4)
+    assert job.run(20, 3, *[0.52] * 4) == []
 
 
 @pytest.mark.parametrize(("pace", "explained"), [(3, True), (2.7, True), (1.5, False)])
