@@ -24,7 +24,7 @@ AS_FAST = 0.8
 """Times the pace of a job of which all ranks wait for data: with less, something else slows it down as well."""
 MOST, EACH = 0.5, 0.35
 """Shares of the time in which the ranks, and each of them, load data now."""
-EXPLAINED = 0.7
+EXPLAINED = 0.8
 """Share of what a step takes longer now, by which it waits longer for data."""
 
 
