@@ -9,6 +9,9 @@ from typing import Any
 
 from whichrank.model.errors import UsageError
 
+_CATEGORIES = {"silent": "corruption"}
+"""What people write for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Truth:
@@ -76,7 +79,7 @@ def read(path: Path) -> Truth:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         ranks = content.get("culprit_ranks")
         return Truth(
-            str(content.get("category", "unknown")),
+            _CATEGORIES.get(category := str(content.get("category", "unknown")), category),
             str(content["cause"]),
             None if ranks is None else tuple(int(rank) for rank in _sequence(ranks)),
             tuple(str(cause) for cause in _sequence(content.get("accept") or [])),

@@ -58,6 +58,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     tested = [s for s in known_messages.seen(case, "nccl-tests-mark") if s.group("bandwidth")]
     measured = [s for s in tested if _number(s.group("bandwidth")) < _SLOW_GBS]
     told = known_messages.seen(case, "told-slow", "told-ethernet")
+    plain = [s for s in told if s.id == "told-ethernet"]
+    if not sockets and plain and len(plain) < len(told):  # a person says both
+        message = "Somebody says that it is slow, and that the hosts have a plain network between them."
+        return [building.found(case, _CLAIM, [s.sign for s in (*plain, *told)], message, Grade.HINTS)]
     if not sockets or not (told or (measured and known_messages.many_hosts(case))):
         return []
     rate = f" ({measured[0].group('bandwidth')} GB/s)" if measured else ""

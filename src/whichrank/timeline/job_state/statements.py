@@ -71,6 +71,10 @@ _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<stri
 E = TypeVar("E", bound=Event)
 
 
+_OF_MANY = "x across cluster]"
+"""Ray's `[repeated 15x across cluster]`."""
+
+
 class Statement(Struct, frozen=True):
     """One statement of failure, with the rank that it is about where that is known."""
 
@@ -246,7 +250,9 @@ def _place(frames: Sequence[Frame], rank: int | None) -> CodePlace | None:
 
 
 def rank_of(case: Case, event: Event) -> int | None:
-    """The global rank of an event; of a local rank only where one rank has it."""
+    """The global rank of an event; of a local rank only where one rank has it. Ray prints once what many said."""
+    if _OF_MANY in event.ref.quote:
+        return None
     if event.rank is not None:
         return event.rank
     local = event.local_rank if event.local_rank is not None else _spawned(case, event)
@@ -263,7 +269,9 @@ def _of_local(case: Case, local: int, host: str | None, by_local: Mapping[int, S
 
 
 def _with_rank(case: Case, message: KnownMessage, by_local: Mapping[int, Sequence[int]]) -> KnownMessage:
-    """The same of the rank that a launcher's local number means."""
+    """The same of the rank that a launcher's local number means; of nobody where Ray prints once what many said."""
+    if _OF_MANY in message.ref.quote:
+        return replace(message, rank=None, local_rank=None, host=None)
     if message.rank is not None or message.local_rank is None:
         return message
     return replace(message, rank=_of_local(case, message.local_rank, message.host, by_local))

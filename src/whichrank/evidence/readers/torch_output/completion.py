@@ -65,7 +65,7 @@ _WORDS = tuple(
         r"(?:train|job|launch|torch|tune|llm|model)[\w@.-]{0,60}\.service: deactivated successfully\b",
         r"\b(?:\w{2,16}ing|shutting_down|active|queued|submitted|started) ?-> ?(?:finished|succeeded|completed)\b",
         r"^=+ \d+ passed(?:, \d+ (?:skipped|xfailed|xpassed|warnings?|deselected))* in \d",
-        r"\bmax_(?:epochs|steps|iters)\W{1,3}\d+\W{0,3} reached",
+        r"\bmax_(?:epochs|steps|iters)\W{1,3}\w{1,12}\W{0,3} reached",
         r"['\"]train_runtime['\"]\s*:",
         r"\breached (?:the )?(?:max(?:imum)?|last|final|target|total)[ _]?(?:steps?|epochs?|iterations?)\b",
         r"\bstate\W{1,4}completed\b|\bcompleted\b.{0,12}\b0:0\b",

@@ -11,8 +11,7 @@ done; exit handlers and threads that still communicate; `destroy_process_group` 
 ## How it decides
 The rank does not arrive at a collective, and its own log says that it destroys its communicators, or its stack is
 inside teardown: in `destroy_process_group`, or in NCCL's functions that abort and free communicators. If all stacks are
-in teardown, or there is only one that nothing gives to a rank, nobody is singled out. Of logs: the watchdog of a rank
-says that it is stuck, behind the lines with which other ranks leave.
+in teardown, or there is only one that nothing gives to a rank, nobody is singled out.
 
 ## Example
 Rank 2 printed `Destroy COMPLETE` and is gone; ranks 0, 1 and 3 wait in `all_reduce #18`.
@@ -32,13 +31,10 @@ from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
 from whichrank.records.dump import Frame
-from whichrank.records.events.base import Event
 from whichrank.records.events.collectives import StoodStill
 from whichrank.records.events.communication import PeerClosed
 from whichrank.records.events.launchers import ProcessExit, ProcessLeft
-from whichrank.records.events.processes import Traceback
 from whichrank.records.events.startup import GroupTeardown
-from whichrank.records.events.watchdog import WatchdogStuck, WatchdogTimeout
 from whichrank.records.stack import ProcessStack, ThreadStack, innermost_user_frame, main_thread
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -61,9 +57,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     leaving = {rank: signs[rank] for rank in suspects if rank in signs}
     if leaving:
         return [_finding(case, leaving, victims, Grade.SUPPORTS)]
-    stuck = _stuck_at_end(case)
-    if stuck:
-        return [_not_ended(case, stuck)]
     left = _left(case)
     if left:
         lost = tuple(sorted({e.rank for e in case.events(PeerClosed) if e.rank is not None} - set(left)))
@@ -90,42 +83,6 @@ def _by_stacks(case: Case, signs: dict[int, Ref]) -> list[Finding]:
     if waiting:
         return []
     return [_last_to_end(case, in_stack, left_already) if left_already else _all_leaving(in_stack)]
-
-
-def _stuck_at_end(case: Case) -> list[WatchdogStuck]:
-    """Watchdogs that report themselves behind the lines with which ranks leave, where nothing had failed before."""
-    stuck = case.events(WatchdogStuck)
-    leaves: list[Event] = [e for e in case.events(GroupTeardown) if e.what != "destructor"]
-    leaves += [e for e in case.sightings if e.signature == "torch-not-destroyed"]
-    failures: list[Event] = [*case.events(Traceback), *case.events(WatchdogTimeout)]
-    failed = [e for e in failures if not any(_behind(e, one) for one in stuck)]
-    late = all(any(_behind(one, leave) for leave in leaves) for one in stuck)
-    return stuck if leaves and late and not failed else []
-
-
-def _behind(event: Event, other: Event) -> bool:
-    if event.time_ns is not None and other.time_ns is not None:
-        return event.time_ns > other.time_ns
-    return event.ref.source == other.ref.source and event.line > other.line
-
-
-def _not_ended(case: Case, stuck: list[WatchdogStuck]) -> Finding:
-    ranks = tuple(sorted({event.rank for event in stuck if event.rank is not None}))
-    ranks = ranks if len(ranks) < case.world else ()
-    who = wording.culprits_text(case, ranks).capitalize() if ranks else "The ranks"
-    seconds = next((f" for {event.seconds} seconds" for event in stuck if event.seconds), "")
-    verb, whose = ("does", "its") if len(ranks) == 1 else ("do", "their")
-    return Finding(
-        code=CODE,
-        cause=CAUSE,
-        category="hang",
-        severity="error",
-        grade=Grade.SUPPORTS,
-        subject=Subject(candidates=ranks),
-        message=f"{who} {verb} not end: others have left, and {whose} watchdog was stuck{seconds} in the teardown.",
-        evidence=tuple(event.ref for event in stuck)[:4],
-        fix=fix(CAUSE),
-    )
 
 
 def _left(case: Case) -> dict[int, Ref]:
