@@ -24,7 +24,11 @@ _WORDS = (
     "missing", "inconsist",
 )  # fmt: skip
 _SHAPES = re.compile(r"(?<![\w-])time.?out|no(?<!\wno)t?\b")
-_FRAME = re.compile(r'(?:\[[^\]]{1,40}\]:?)?\s{0,40}(?:File "|(?:frame )?#\d{1,4}:? |[\^~]{3})')
+_FRAME = re.compile(
+    r'(?:\[[^\]]{1,40}\]:?)?\s{0,40}(?:File "|(?:frame )?#\d{1,4}:? |[\^~]{3})'
+    r"|Process \d{1,10}: |Thread (?:0x)?[\da-f]{1,16} "
+    r"|\s{2,8}\S[^()]{0,200} \([^()\s]{1,300}(?::\d{1,7})?\)\s*$"
+)
 """A frame of a stack: where, not what."""
 _FIELD = re.compile(r"  (?:time|host|rank|exitcode|error_file|traceback)\s{0,8}: ")
 """A field of torchrun's report of a failure."""

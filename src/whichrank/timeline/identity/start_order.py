@@ -16,6 +16,7 @@ from whichrank.timeline.identity.who import People, is_launcher, short_name
 _LAUNCHER = late(r"(?:\btorchrun|torch\.distributed\.(?:run|launch))\b")
 _WORKERS = late(r"--nproc[-_]per[-_]node[= ](\d{1,4})\b")
 _NODES = late(r"--nnodes[= ](?!1(?:\s|$))\S")
+_OF_LOADERS = frozenset({"_worker_loop"})
 _SPREAD = 16
 """Pids for each rank: processes that were started in a row have pids that lie closer together."""
 
@@ -51,19 +52,25 @@ def note_ended_workers(people: People, events: Iterable[Event]) -> None:
 
 def note_looked_at(people: People, stacks: Iterable[ProcessStack], events: Iterable[Event]) -> None:
     """Say whose pid is which rank, where the stacks are those of all ranks, of one command on one host."""
-    bare = [stack for stack in stacks if not is_launcher(stack)]
+    bare = [stack for stack in stacks if not is_launcher(stack) and not _loads_data(stack)]
     pids = sorted({stack.pid for stack in bare if stack.pid is not None})
     one_command = len({stack.command for stack in bare}) == 1 and bool(bare[0].command)
     hosts = people.hosts() | {short_name(stack.host) for stack in bare if stack.host}
     ended = {event.target_pid for event in events if isinstance(event, ElasticSignal) and event.what == "closing"}
     world = people.world or (len(pids) if ended == set(pids) else 0)
     told = any(stack.rank is not None or stack.local_rank is not None for stack in bare)
-    told = told or any(process.pid is not None for process in people.by_rank.values())
+    known = {rank: process.pid for rank, process in people.by_rank.items() if process.pid is not None}
+    told = told or any(dict(enumerate(pids)).get(rank) != pid for rank, pid in known.items())
     if told or not one_command or len(hosts) > 1 or not 1 < len(pids) == world or len(bare) != len(pids):
         return
     if pids[-1] - pids[0] < _SPREAD * len(pids):
         for rank, pid in enumerate(pids):
             people.note(rank, pid=pid)
+
+
+def _loads_data(stack: ProcessStack) -> bool:
+    """Whether it is a process that a rank forked to load its data: it has the rank's command."""
+    return any(frame.function in _OF_LOADERS for thread in stack.threads for frame in thread.frames)
 
 
 def _workers(launcher: HostProcess, processes: Iterable[HostProcess]) -> list[HostProcess]:
