@@ -94,3 +94,31 @@ def test_tags_with_which_scripts_of_their_own_are_started(tmp_path, other, jobs)
     lines = ["[A] + torchrun --nproc_per_node=4 train_det.py --cfg a.yml", f"[B] + torchrun --nproc_per_node=4 {other}"]
     lines += [f"[{'AB'[n % 2]}] step {n} loss 1.0" for n in range(20)]
     assert set(parts(tmp_path, "\n".join(lines))) == jobs
+
+
+SERVICES = "".join(
+    f"{name}-1   | 2025-01-09 16:0{n}:11 INFO rank 0 iter {n} loss 0.{n}\n"
+    for n in range(1, 6)
+    for name in ("asr", "ocr")
+)
+
+
+def test_services_that_each_have_a_first_rank_are_jobs(tmp_path):
+    found = parts(tmp_path, SERVICES + "asr-1 exited with code 1\n")
+    assert set(found) == {"asr-1", "ocr-1"}
+    assert found["asr-1"][0].startswith("2025-01-09") and found["asr-1"][-2] == "asr-1 exited with code 1"
+    assert "asr" not in "".join(found["ocr-1"])
+
+
+def test_services_that_share_ranks_are_one_job(tmp_path):
+    one = SERVICES.replace("ocr-1   | 2025-01-09 16:01:11 INFO rank 0", "x")
+    shared = "\n".join(line.replace("rank 0", "rank 1") if line.startswith("ocr") else line for line in one.split("\n"))
+    assert set(parts(tmp_path, shared)) == {""}
+
+
+def test_the_job_that_a_note_asks_about(tmp_path):
+    raised = '{0}-1   | [rank0]: Traceback (most recent call last):\n{0}-1   | [rank0]:   File "/a/{0}.py", line 9, in f\n{0}-1   | [rank0]: {1}Error: {0}\n'
+    (tmp_path / "compose.log").write_text(SERVICES + raised.format("asr", "Type") + raised.format("ocr", "Value"))
+    for job, error in (("ocr", "ValueError"), ("asr", "TypeError")):
+        (tmp_path / "context.txt").write_text(f"Why did our training ({job}-1) end?\n")
+        assert error in diagnose([tmp_path], jobs=1).verdict.summary

@@ -1,10 +1,10 @@
 """A text that holds the output of several jobs, taken apart.
 
 People paste a second job "for comparison", append one job's output to another's, or let two jobs write to one file.
-Three forms are told apart: banners (`##### job 8811 #####`) that open a part, a tag at the head of every line
-(`5512_0 `, `[A] `) that some line explains as a job, or with which another script is started, and the units that
-systemd starts (`host train-a[812]: `). Each part keeps its line numbers: what belongs to another job becomes an empty
-line.
+Four forms are told apart: banners (`##### job 8811 #####`) that open a part, a tag at the head of every line
+(`5512_0 `, `[A] `) that some line explains as a job, or with which another script is started, the units that
+systemd starts (`host train-a[812]: `), and services of compose that each have a rank 0 (`train-a-1  | `). Each part
+keeps its line numbers: what belongs to another job becomes an empty line.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _UNIT = b".service"
 _JOURNAL = re.compile(
     rb"(?:[A-Z][a-z]{2} [ \d]\d [\d:.]{8,15}|\d{4}-\d\d-\d\dT\S{8,21}) \S{1,80} ([\w.@-]{1,80})\[\d{1,10}\]: "
 )
+_SERVICE = re.compile(rb"([a-z0-9][\w.-]{1,60}) {1,40}\| ")
+_RANK_0 = re.compile(rb"(?i)\brank[ =:]{0,2}0\b(?!/)")
 _STARTS = re.compile(rb"\]: (?:Started|Starting) ([\w.@-]{1,80})\.service")
 _TRAINS = re.compile(rb"(?i)\b(?:rank|step|epoch|loss|nccl|torch\w{0,3}|world_size)|\(\d{1,5}/\d{1,5}\)")
 _BANNER = re.compile(rb"^[#=*>~-]{4,}.{0,120}?\bjob(?:[ _-]?id)?\b\W{0,3}(\d{2,12}(?:_\d+)?)", re.IGNORECASE)
@@ -62,11 +64,12 @@ def split(item: Item, folder: Callable[[], Path]) -> list[Item]:
     text = item.read()
     heads = b"\n" + text if len(text) <= _LITTLE else _heads(text)
     banners, tags = _may_have_banners(heads), _may_have_tags(heads, text)
-    units = text.count(_UNIT) > 1
-    if not (banners or tags or units):
+    units, services = text.count(_UNIT) > 1, text.count(b" | ") >= 2 * _LEAST_LINES
+    if not (banners or tags or units or services):
         return [item]
     lines = text.split(b"\n")
-    parts = _by_banner(lines) if banners else _by_tag(lines) if tags else _by_unit(lines)
+    parts = _by_banner(lines) if banners else _by_tag(lines) if tags else {}
+    parts = parts or (_by_unit(lines) if units else {}) or (_by_service(lines) if services else {})
     return [_write(item, folder(), number, job, text) for number, (job, text) in enumerate(parts.items())] or [item]
 
 
@@ -164,6 +167,23 @@ def _by_unit(lines: list[bytes]) -> dict[str, list[bytes]]:
         ]
         for job in jobs
     }
+
+
+def _by_service(lines: list[bytes]) -> dict[str, list[bytes]]:
+    """Lines of each service in the output of compose, where several have a first rank of their own: the services of one
+    job share their ranks."""
+    heads = [_SERVICE.match(line[:200]) for line in lines]
+    count = Counter(head[1] for head in heads if head)
+    first = {head[1] for head, line in zip(heads, lines, strict=True) if head and _RANK_0.search(line[:400])}
+    jobs = sorted(name for name in first if count[name] >= _LEAST_LINES)
+    if not 1 < len(jobs) <= _MOST_JOBS or sum(count.values()) < _SHARE * sum(bool(line.strip()) for line in lines):
+        return {}
+    parts = {job: [b""] * len(lines) for job in jobs}
+    for at, (head, line) in enumerate(zip(heads, lines, strict=True)):
+        name = head[1] if head else line.partition(b" exited with code")[0]
+        for job in [name] if name in parts else [] if name in count else jobs:  # what no service said is told of all
+            parts[job][at] = line[head.end() :] if head else line
+    return {job.decode(): part for job, part in parts.items()}
 
 
 def _explained(lines: list[bytes], tags: list[bytes]) -> set[bytes]:

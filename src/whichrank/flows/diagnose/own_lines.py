@@ -37,6 +37,7 @@ _SHARES = re.compile(
 )
 _MAKES_NAN = re.compile(
     r"(?i)\b(?:(?:is |are )?all[- ]zeros?|(?:mean|sum) (?:of|over) (?:an? )?(?:empty|0|no)|0 (?:valid )?tokens"
+    r"|0 of \d{1,9} (?:\w{1,12} ){0,3}(?:tokens|labels|targets|valid)"
     r"|empty slice|di(?:vide|vision) by zero|invalid value|overflow\w*|underflow\w*|log\(0"
     r"|std(?:dev)? (?:is )?0(?![.\d])|no valid labels?)"
 )

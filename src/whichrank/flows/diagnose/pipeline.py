@@ -58,7 +58,7 @@ def diagnose(
         if jobs_in_it:
             from whichrank.flows.diagnose.several_jobs import together
 
-            answer = together(answers, jobs_in_it)
+            answer = together(answers, jobs_in_it, _notes(outcomes))
         if views:
             from whichrank.flows.diagnose.quoted_lines import with_contexts
 
@@ -134,6 +134,16 @@ def _judged(
 
 _ONE_RANK_MAY_TELL = ("job-ended-from-outside", "size-mismatch", "nan-origin")
 """Ends of jobs before which a rank may have said what it did otherwise."""
+
+
+_NOTE = 1 << 14
+"""Characters of what somebody asks about a job."""
+
+
+def _notes(outcomes: Sequence[Outcome]) -> str:
+    """What stands in short texts that belong to no job in particular."""
+    notes = [item for item, outcome in outcomes if not item.job and item.size <= _NOTE and not is_dump(outcome)]
+    return "\n".join(item.head(_NOTE).decode("utf-8", "replace") for item in notes)
 
 
 def _watched(outcomes: Sequence[Outcome]) -> bool:

@@ -12,11 +12,15 @@ from whichrank.timeline.case import Case
 _WELL = ("healthy",)
 
 
-def together(answers: Sequence[tuple[Case, Diagnosis]], names: Sequence[str]) -> Diagnosis:
-    """The newest job's answer, or of those that ran at the same time the one that failed; the others as incidents."""
+def together(answers: Sequence[tuple[Case, Diagnosis]], names: Sequence[str], asked: str = "") -> Diagnosis:
+    """The answer for the job that somebody asks about, by a note beside; else for the newest, or of those that ran at
+    the same time for the one that failed; the others as incidents."""
     spans = [_span(case) for case, _ in answers]
     newest = max(range(len(answers)), key=lambda i: (spans[i][1], i))
     beside = [i for i in range(len(answers)) if _overlap(spans[i], spans[newest])]
+    meant = [i for i, name in enumerate(names) if name in asked]
+    if len(meant) == 1:
+        beside = meant
     chosen = max(beside, key=lambda i: (_matters(answers[i][1].verdict), spans[i][1], -i))
     others = [i for i in range(len(answers)) if i != chosen]
     main = answers[chosen][1]

@@ -11,9 +11,10 @@ looks old at once. Certificates and leases fail in the same way.
 ## How it decides
 The words of chronyd, ntpd, `chronyc tracking` or `timedatectl` about a host. An offset of a second or more counts, and
 so does, less, a clock that nothing sets. Where the rendezvous dropped agents of such hosts and of no others, an offset
-proves it. So does one of 15 s or more, after which torch takes an agent for dead, where agents met in different rounds.
-Elsewhere an offset is a hint, if the clock of another host is said to be right. Without a word of a time service, an
-agent that is dropped three times or more for its heartbeats and comes back each time lives, and its clock is behind.
+proves it, and so does one of the only host that drops the others. So does one of 15 s or more, after which torch takes
+an agent for dead, where agents met in different rounds. Elsewhere an offset is a hint, if the clock of another host is
+said to be right. Without a word of a time service, an agent that is dropped three times or more for its heartbeats and
+comes back each time lives, and its clock is behind.
 
 ## Example
 `chronyd[811]: System clock wrong by 412.118843 seconds` on node3, and `the node(s) 'node3_2870_0' have been removed
@@ -59,10 +60,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     wrong = [one for one in told if one.host and (one.held is False or (one.wrong_s or 0.0) >= _WRONG_S)]
     hosts = sorted({short_name(one.host) for one in wrong if one.host})
     dropped = {short_name(host) for event in case.events(RendezvousError) for host in event.dropped}
+    droppers = {short_name(event.host) for event in case.events(RendezvousError) if event.dropped and event.host}
     meant = [host for host in hosts if host in dropped]
     clearly = sorted({short_name(one.host) for one in wrong if one.host and (one.wrong_s or 0.0) >= _WRONG_S})
     if meant and dropped <= set(hosts):
         return [_finding(case, wrong, tuple(meant), Grade.PROVES if set(meant) <= set(clearly) else Grade.SUPPORTS)]
+    if clearly and dropped and droppers == set(clearly):
+        return [_finding(case, wrong, tuple(clearly), Grade.PROVES)]
     others = {short_name(one.host) for one in told if one.host} - set(hosts)
     if not clearly or not others or not kernel_events.failed(case):
         return []
@@ -95,7 +99,9 @@ def _finding(case: Case, wrong: list[TimeService], hosts: tuple[str, ...], grade
     most = max((one.wrong_s for one in mine if one.wrong_s is not None), default=None)
     how = f"is {most:,.0f} s wrong" if most is not None and most >= _WRONG_S else "is not kept right"
     missed = [e for e in case.events(RendezvousError) if e.dropped] if grade > Grade.HINTS else []
-    then = ": the rendezvous drops its agent, whose heartbeats look too old" if missed else ""
+    its = any(short_name(host) in hosts for event in missed for host in event.dropped)
+    whose = "its agent, whose heartbeats look too old" if its else "the agents of the others, whose look too old to it"
+    then = f": the rendezvous drops {whose}" if missed else ""
     return Finding(
         code=CODE,
         cause=CAUSE,

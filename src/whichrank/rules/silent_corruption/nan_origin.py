@@ -84,7 +84,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         message = f"{who} was the first with a value that is not finite, at step {local.step}: {what}."
         return [building.found(case, _CLAIM, signs, message, Grade.SUPPORTS, (local.rank,))]
     if not told:
-        return _norm_alone(case)
+        return [_given_up(case, given_up)] if given_up else _norm_alone(case)
     steps = {e.rank: step for e in told if e.rank is not None and (step := e.step) is not None and step >= 0}
     first = min(steps.values(), default=None)
     ranks = tuple(sorted(rank for rank, step in steps.items() if step == first))

@@ -56,7 +56,7 @@ def calls_as_dumps(calls: Sequence[CommCalls], people: People) -> list[Dump]:
     for (name, _), (members, parts) in comms.items():
         totals = [part.total if many else _collectives(part) for _, part in parts]
         reached = min(totals) if len(parts) == len(members) or len(parts) == 1 else 0
-        messages = _messages_of_both(part for _, part in parts)
+        messages = {} if many else _messages_of_both(part for _, part in parts)
         for rank, part in parts:
             desc = "default_pg" if len(members) == people.world else ""
             by_rank[rank].append(

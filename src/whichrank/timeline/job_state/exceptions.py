@@ -57,7 +57,7 @@ _KNOWN_WORDS = (
 _CHECKS = ("check_ddp_consistency", "_check_grad_norms")
 """Functions of trainers that compare the ranks: what they raise is told by the rule on what differs."""
 NOT_FINITE = re.compile(r"(?i)(?<![\w.])(?:nan|inf|non-?finite|not finite)(?![\w.])")
-_TRAINED = re.compile(r"(?i)loss|grad|norm")
+_TRAINED = re.compile(r"(?i)loss|grad|norm|weights?\b|param|logits|activation")
 _CARRIED = re.compile(r"Caught \w{1,60} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """torch raises the exception of another process or thread again; the original follows below it."""
 _OF_RANKS = re.compile(r"\branks: ?(?:dict_keys\()?\[(\d{1,7}(?:, ?\d{1,7}){0,4095})\]")

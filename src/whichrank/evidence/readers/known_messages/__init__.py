@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from typing import cast
 
 import numpy as np
+from msgspec.structs import replace
 
 from whichrank.evidence.readers.known_messages.kept import FIRST, LAST, Alike, Kept
 from whichrank.evidence.text import shared_pass
@@ -301,6 +302,11 @@ class Listener:
             if signature.library == REPORT and (voice.rank is not None or voice.pid is not None):
                 continue  # a process speaks
             found = signature.search(whole)
+            if found is None and line.startswith(b"{") and signature.library != REPORT:
+                # A record of JSON may say it in another field than that of its words.
+                voice = replace(voice, text=line.decode("utf-8", "replace"))
+                whole = voice.text
+                found = signature.search(whole)
             if found is None:
                 continue
             start = whole.find(found[0])

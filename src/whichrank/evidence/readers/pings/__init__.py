@@ -26,7 +26,14 @@ _PAIR = re.compile(r"(?<![\w.-])(?P<host>[A-Za-z][\w.-]{0,80}) ?(?:->|=>|→) ?(
 _OF_SIZE = re.compile(
     r"(?<!\w)(?P<size>\d{2,5}) ?(?:B|bytes)\b[^/\n]{0,24}?(?<![\d.])(?P<got>\d{1,6})/(?P<sent>\d{1,6})(?![\d.])"
 )
-_ROW_WITHIN = re.compile(rb"(?i)(?:->|=>|\xe2\x86\x92)[^\n]{0,200}\b(?:icmp|ping)\b[^\n]{0,100}\d/\d")
+_TO = re.compile(
+    r"(?<!\w)(?P<size>\d{2,5}) ?(?:B|bytes)\b(?: DF)? to (?P<target>[A-Za-z][\w.-]{0,80})"
+    r" (?P<got>\d{1,6})/(?P<sent>\d{1,6})(?![\d.])"
+)
+_FROM = re.compile(r"(?<![\w.-])(?P<host>[A-Za-z][\w.-]{0,80}): [^\n]{0,40}\bping\b")
+_ROW_WITHIN = re.compile(
+    rb"(?i)(?:->|=>|\xe2\x86\x92)[^\n]{0,200}\b(?:icmp|ping)\b[^\n]{0,100}\d/\d|: [^\n]{0,40}\bping \d[^\n]{0,80}\d/\d"
+)
 
 
 def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
@@ -45,6 +52,12 @@ def read(item: Item) -> Reading:
             found += [
                 Ping(ref, pair["target"], "", int(n["sent"]), int(n["got"]), int(n["size"]), pair["host"])
                 for n in _OF_SIZE.finditer(text, pair.end())
+            ]
+        elif " to " in text and (own := _FROM.search(text)):
+            ref = Ref(item.label, f"line {number}", text.strip()[:300], None, own["host"])
+            found += [
+                Ping(ref, n["target"], "", int(n["sent"]), int(n["got"]), int(n["size"]), own["host"])
+                for n in _TO.finditer(text, own.start())
             ]
         elif begun := _BEGUN.match(text):
             target, address, size = begun[1], begun[2], int(begun[3])

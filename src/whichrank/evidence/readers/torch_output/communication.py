@@ -147,7 +147,13 @@ def _store(what: str, text: str) -> StoreError:
     return StoreError(what=what, reason=text[-400:].strip())
 
 
-def _unreached(text: str) -> Event:
+_NO_SUCH_FAMILY = "(errno: 97"
+_DEAD_NODE = "Detected dead node '"
+
+
+def _unreached(text: str) -> Event | None:
+    if _NO_SUCH_FAMILY in text:
+        return None  # it tries the next address
     event = _store("connect_failed", text)
     if match := _CONNECT_FAILED.search(text):
         event.server, event.port = match[1], int(match[2])
@@ -225,7 +231,7 @@ def _unique_id(text: str) -> Event:
 def _rendezvous(text: str) -> Event | None:
     if match := _RENDEZVOUS.search(text):
         return RendezvousError(error=match[1], reason=(match[2] or "").strip('", '))
-    if "no heartbeat" in text:
+    if "no heartbeat" in text or _DEAD_NODE in text:
         return RendezvousError(error=NO_HEARTBEAT, reason=text[:500].strip())
     return None
 
@@ -252,6 +258,7 @@ MATCHERS: tuple[Matcher, ...] = (
     ("Received data size doesn't match expected size", _gloo_sizes),
     ("client socket has timed out", _connect_timeout),
     ("client socket has failed to connect", _unreached),
+    (_DEAD_NODE, _rendezvous),
     ("waiting for clients", _clients_missing),
     ("wait timeout after", _key_timeout),
     ("Socket Timeout", partial(_store, "socket_timeout")),

@@ -13,6 +13,7 @@ from whichrank.evidence.text.prefixes.who import BEHIND_LOGGER, peel_head, peel_
 from whichrank.evidence.text.prefixes.wrapped import LOGFMT, unwrap_json, unwrap_logfmt
 
 _FIRST_WORD = re.compile(r"\[?([A-Za-z][\w.-]{0,60})\]?(?:: | ?\| | )")
+_RANK_LAST = re.compile(r"\(rank (\d{1,6})\)$")
 _HEARD = 64
 """Lines remembered: those of a small file, and those that follow each other in a large one."""
 
@@ -43,6 +44,12 @@ def _peeled(line: bytes, clock: Clock) -> Voice:
         if not text or not (peel_who(voice) or peel_when(voice, clock) or peel_head(voice)):
             break
     if voice.rank is None and "[rank" in voice.text[:140] and (match := BEHIND_LOGGER.match(voice.text)):
+        voice.rank = int(match[1])
+    if (
+        voice.rank is None
+        and voice.text.endswith(")")
+        and (match := _RANK_LAST.search(voice.text, max(0, len(voice.text) - 16)))
+    ):
         voice.rank = int(match[1])
     return voice
 

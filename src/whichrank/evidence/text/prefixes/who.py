@@ -16,6 +16,8 @@ _TAGGED = re.compile(
 )
 _WITH_PID = re.compile(r"(?:rank|RANK)=(\d{1,6}) pid=(\d{1,10}):? (?=[A-Za-z])")
 _IN_BRACKET = re.compile(r"\[[\w. -]{1,60}[ ,:]rank[ _=:]?(\d{1,6})\]:? ?")
+_DEEPSPEED = re.compile(rf"\[{LEVEL}\] \[[\w./-]{{1,120}}:\d{{1,6}}:\w{{1,60}}\] (?:rank (\d{{1,6}}): )")
+"""What loggers in DeepSpeed's style put before the words of a rank."""
 _OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d|\[?20\d\d-\d\d-\d\d[T _]\d\d:)")
 BEHIND_LOGGER = re.compile(rf"{LEVEL}\b[\w.:<>|/ -]{{0,100}}?\[rank[ _=:]?(\d{{1,6}})\]")
 # Behind time, host, logger and level: `gh01 trainer[rank0]: `, `[rank 3/16 @p5-a] `, `- root - INFO - [rank6] `.
@@ -28,6 +30,8 @@ _LOGURU = re.compile(
     r"[A-Z]{4,8}\s{0,8}\| [\w.<>]{1,80}:[\w<>]{1,60}:\d{1,6} - \[?[Rr]ank[ =_]?(\d{1,6})(?:\]:?|:| \|) "
 )
 """`INFO     | train:main:17 - rank 3: `."""
+_DASHED = re.compile(r"(?:- )?(?:[\w.]{1,60} - ){1,3}rank (\d{1,6}): ")
+"""`- INFO - collate - rank 5: `, as in the examples of transformers."""
 _BARS = re.compile(
     rf"(?:\| {{0,2}})?(?:{LEVEL} {{0,8}}\| {{0,2}})?(?:([A-Za-z][\w.-]{{0,60}}) {{0,4}}\| {{0,2}})?"
     r"rank {0,2}[=:#]? ?(\d{1,6})(?:/\d{1,6})? {0,4}\| ?"
@@ -117,7 +121,8 @@ def peel_head(voice: Voice) -> bool:
     named = (match[2] if match else None) or (host[1] if host else None)
     if match is None and voice.time_ns is not None:
         match = _END_OF_BRACKET.match(voice.text) if "]" in voice.text[:80] else None
-        match = match or (_LOGURU.match(voice.text) if " - " in voice.text[:120] else None)
+        if match is None and " - " in voice.text[:120]:
+            match = _LOGURU.match(voice.text) or _DASHED.match(voice.text)
         if match is None and "|" in voice.text and (bars := _BARS.match(voice.text)):
             voice.rank, voice.host, voice.text = int(bars[2]), voice.host or bars[1], voice.text[bars.end() :]
             return True
@@ -169,6 +174,7 @@ def _bracket(voice: Voice, text: str) -> re.Match[str] | None:
     elif not voice.by_torch:
         if voice.rank is None:
             match = _IN_BRACKET.match(text) or (_BARE.match(text) if voice.time_ns is not None else None)
+            match = match or _DEEPSPEED.match(text)
             voice.rank = int(match[1]) if match else None
         match = match or _OTHER_TAG.match(text)
     return match
