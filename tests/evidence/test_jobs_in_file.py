@@ -106,7 +106,8 @@ SERVICES = "".join(
 def test_services_that_each_have_a_first_rank_are_jobs(tmp_path):
     found = parts(tmp_path, SERVICES + "asr-1 exited with code 1\n")
     assert set(found) == {"asr-1", "ocr-1"}
-    assert found["asr-1"][0].startswith("2025-01-09") and found["asr-1"][-2] == "asr-1 exited with code 1"
+    assert found["asr-1"][0].startswith("2025-01-09")
+    assert found["asr-1"][-2] == "asr-1 exited with code 1"
     assert "asr" not in "".join(found["ocr-1"])
 
 
