@@ -118,7 +118,10 @@ def test_services_that_share_ranks_are_one_job(tmp_path):
 
 
 def test_the_job_that_a_note_asks_about(tmp_path):
-    raised = '{0}-1   | [rank0]: Traceback (most recent call last):\n{0}-1   | [rank0]:   File "/a/{0}.py", line 9, in f\n{0}-1   | [rank0]: {1}Error: {0}\n'
+    raised = "".join(
+        f"{{0}}-1   | [rank0]: {line}\n"
+        for line in ("Traceback (most recent call last):", '  File "/a/{0}.py", line 9, in f', "{1}Error: {0}")
+    )
     (tmp_path / "compose.log").write_text(SERVICES + raised.format("asr", "Type") + raised.format("ocr", "Value"))
     for job, error in (("ocr", "ValueError"), ("asr", "TypeError")):
         (tmp_path / "context.txt").write_text(f"Why did our training ({job}-1) end?\n")

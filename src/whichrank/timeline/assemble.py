@@ -47,6 +47,7 @@ from whichrank.timeline.identity.own_words import note_named_nodes
 from whichrank.timeline.identity.places import with_ranks_of_places
 from whichrank.timeline.identity.rank_folders import with_ranks_of_folders
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
+from whichrank.timeline.identity.several_looks import moves, newest_looks
 from whichrank.timeline.identity.start_order import note_ended_workers, note_looked_at, note_workers
 from whichrank.timeline.identity.tasks import with_tasks
 from whichrank.timeline.identity.who import (
@@ -85,7 +86,7 @@ def build_case(records: Iterable[Any]) -> Case:
     logs = of_kind(pile, "nccl.NcclLog")
     nccl = _processes_in(pile)
     ras = of_kind(pile, "ras.RasReport")
-    stacks = [r for r in pile if isinstance(r, ProcessStack)]
+    stacks, moved = newest_looks([r for r in pile if isinstance(r, ProcessStack)])
     events = with_year(
         [r for r in pile if isinstance(r, Event) and not isinstance(r, KnownMessage)],
         [dump.newest_ns for dump in run.dumps],
@@ -101,6 +102,7 @@ def build_case(records: Iterable[Any]) -> Case:
     note_workers(people, [r for r in pile if isinstance(r, HostState)])
     note_ended_workers(people, events)
     note_looked_at(people, stacks, events)
+    events += moves(moved, people)
     messages = without_failed_trials(read_by_others(pile))
     note_named_nodes(people, messages, host_names)
     people.pods = pods_of_nodes(of_kind(pile, "host.PodPlace"))
@@ -130,7 +132,9 @@ def build_case(records: Iterable[Any]) -> Case:
         clues=of_kind(pile, "clue.CodeClue"),
         stacks=_by_rank(stacks, people),
         natives=_by_rank([s for s in stacks if has_native_frames(s)], people),
-        unplaced=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
+        unplaced=[
+            s for s in stacks if _rank(s, people) is None and not is_launcher(s) and (s.host, s.pid) not in moved
+        ],
         handling=_handled(stacks, people),
         set_aside=_aside([*run.aside, *old], run.unplaced),
         has_dumps=lineup is not None,

@@ -180,6 +180,8 @@ class Case(Struct, dict=True):
         found = [without_receivers(self, t) for t in found]
         if self.stands_still:
             found = after_the_shift(found)
+        if self.all_move:
+            found = [t for t in found if t.shape not in BY_ABSENCE]
         if self.has_dumps or not self.stands_still:
             return found
         # NCCL's log does not say what finished; torch's watchdog and the stacks say that the job stands still.
@@ -192,8 +194,16 @@ class Case(Struct, dict=True):
 
     @cached_property
     def goes_on(self) -> bool:
-        """Whether the dumps are those of a job that runs: whatever is unfinished had only just been issued."""
-        return self.lineup is not None and self.has_dumps and in_progress(self.lineup, self.meetings.pending)
+        """Whether the dumps are those of a job that runs: whatever is unfinished had only just been issued. Or all
+        ranks that were looked at went on between two looks."""
+        running = self.lineup is not None and self.has_dumps and in_progress(self.lineup, self.meetings.pending)
+        return running or self.all_move
+
+    @cached_property
+    def all_move(self) -> bool:
+        """Whether every process that was looked at went from line to line."""
+        moved = {event.rank for event in self.events(Moved)}
+        return not self.unplaced and len(self.stacks) > 1 and self.stacks.keys() <= moved
 
     @cached_property
     def stands_still(self) -> bool:

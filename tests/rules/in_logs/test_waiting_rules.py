@@ -223,7 +223,11 @@ def test_the_only_stack_is_half_believed(text, cause, ranks, tmp_path):
 @pytest.mark.parametrize("name", ["both_receive_first", "send_left_out", "receive_left_out"])
 def test_without_their_words_nobody_is_named_and_nothing_is_healthy(name, tmp_path):
     verdict = judged(edited(name, tmp_path, without_peers)).verdict
-    assert (verdict.category, verdict.cause, verdict.culprits.ranks) == ("hang", "unknown", ())
+    assert (verdict.category, verdict.culprits.ranks) == ("hang", ())
+    listed = {verdict.cause, *(other.cause for other in verdict.alternatives)}
+    assert verdict.cause == "unknown" or (
+        verdict.confidence < SUPPORTED and {"p2p-deadlock", "p2p-unmatched"} <= listed
+    )
 
 
 def test_without_the_members_of_the_group_both_sides_are_told(tmp_path):

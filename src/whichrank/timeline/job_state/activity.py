@@ -107,7 +107,7 @@ _LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...
     (
         "compile",
         re.compile(
-            r"torch/_dynamo/|torch/_inductor/|torch/_functorch/|/triton/compiler|triton/backends|cpp_extension\.py$|torch/_export/"
+            r"torch/_dynamo/(?!eval_frame\.py)|torch/_inductor/|torch/_functorch/|/triton/compiler|triton/backends|cpp_extension\.py$|torch/_export/"
         ),
         None,
     ),

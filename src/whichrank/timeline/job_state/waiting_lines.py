@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
-from whichrank.records.events.collectives import MESSAGES
+from whichrank.records.events.collectives import MESSAGES, SENDS
 from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.case import Case
@@ -23,6 +23,13 @@ def two_sides(case: Case) -> tuple[tuple[CodePlace, dict[int, Ref]], tuple[CodeP
         return None
     few, many = sorted(places.items(), key=lambda item: (len(item[1]), min(item[1])))
     return None if len(many[1]) < 2 and not _a_pair_apart(case) else (few, many)
+
+
+def all_in_messages(case: Case) -> bool:
+    """Whether every rank stands in a call that sends or receives a message, and some send: where all receive, a message
+    may just as well have been left out."""
+    calls = [activity.collective for activity in case.activities.values()]
+    return len(calls) >= max(case.world, 2) and set(calls) <= MESSAGES and not SENDS.isdisjoint(calls)
 
 
 def somebody_works(case: Case) -> bool:

@@ -49,7 +49,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("words of a watchdog that gave up")
     leaves: list[Event] = [event for event in case.events(GroupTeardown) if event.what != "destructor"]
     leaves += [event for event in case.sightings if event.signature == "torch-not-destroyed"]
-    leaves += [event for event in case.events(RunFinished) if event.how == "words"]
+    # What one rank says of itself is no end of all.
+    leaves += [event for event in case.events(RunFinished) if event.how == "words" and event.rank is None]
     raised = any(not _behind(event, wait) for event in case.events(Traceback) for wait in waits)
     late = all(any(_behind(wait, leave) for leave in leaves) for wait in waits)
     return [_finding(case, waits, bool(stuck))] if late and not raised else []

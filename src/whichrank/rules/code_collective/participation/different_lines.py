@@ -39,14 +39,20 @@ from whichrank.records.stack import ProcessStack
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import ref_of
-from whichrank.timeline.job_state.waiting_lines import outermost, somebody_works, two_sides, waiting_places
+from whichrank.timeline.job_state.waiting_lines import (
+    all_in_messages,
+    outermost,
+    somebody_works,
+    two_sides,
+    waiting_places,
+)
 
 CODE = "COLL116"
 CAUSE = "conditional-collective"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if case.troubles or case.goes_on or somebody_works(case):
+    if case.troubles or case.goes_on or somebody_works(case) or all_in_messages(case):
         return []
     if not waiting_places(case):
         return _of_processes(case) or NotEvaluated("stacks, or exceptions of waiting ranks")
