@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
+import numpy as np
+
 from whichrank.flows.diagnose.spoken_lines import Line, SpokenLines
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
@@ -31,6 +33,9 @@ Rows = Mapping[object, Sequence[Line]]
 
 def parted_values(items: Iterable[Item], case: Case) -> list[PartedValue]:
     """The values in which one rank, or few, parted from the others, the earliest first."""
+    speaking = {int(rank) for progress in case.progress for rank in np.unique(progress.rank) if rank >= 0}
+    if len(speaking) < _RANKS:
+        return []
     small = [item for item in items if item.size <= _LARGEST]
     spoken = SpokenLines(small, case.people, case.world)
     found = [parted for rows in spoken.rounds.values() for parted in _parted(rows, case)]
