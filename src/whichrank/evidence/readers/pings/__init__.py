@@ -47,6 +47,8 @@ def read(item: Item) -> Reading:
     host, target, address, size = host_of_path(item.label), "", "", 0
     for number, line in plain_lines(item, _MOST):
         text = line[:_LONGEST]
+        if len(found) >= _MOST_PINGS:
+            break
         if "/" in text and _ROW_WITHIN.search(text.encode()) and (pair := _PAIR.search(text)):
             ref = Ref(item.label, f"line {number}", text.strip()[:300], None, pair["host"])
             found += [
@@ -64,7 +66,7 @@ def read(item: Item) -> Reading:
         elif named := _NAMED.match(text):
             if named[1] != target:
                 target, address, size = named[1], "", 0
-        elif (counted := _COUNTED.match(text)) and target and len(found) < _MOST_PINGS:
+        elif (counted := _COUNTED.match(text)) and target:
             ref = Ref(item.label, f"line {number}", f"ping {target}: {text.strip()}"[:300], None, host)
             found.append(Ping(ref, target, address, int(counted[1]), int(counted[2]), size, host))
             if address and not target[:1].isdigit():

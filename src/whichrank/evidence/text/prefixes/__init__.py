@@ -45,11 +45,7 @@ def _peeled(line: bytes, clock: Clock) -> Voice:
             break
     if voice.rank is None and "[rank" in voice.text[:140] and (match := BEHIND_LOGGER.match(voice.text)):
         voice.rank = int(match[1])
-    if (
-        voice.rank is None
-        and voice.text.endswith(")")
-        and (match := _RANK_LAST.search(voice.text, max(0, len(voice.text) - 16)))
-    ):
+    if voice.rank is None and voice.text.endswith(")") and (match := _RANK_LAST.search(voice.text[-16:])):
         voice.rank = int(match[1])
     return voice
 
