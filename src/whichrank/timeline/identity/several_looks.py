@@ -11,27 +11,34 @@ from whichrank.records.stack import ProcessStack, has_native_frames, is_user_fra
 from whichrank.timeline.identity.who import People
 
 Where = tuple[tuple[str, int], ...]
+Who = tuple[str | None, int]
 
 
-def newest_looks(
-    stacks: Sequence[ProcessStack],
-) -> tuple[list[ProcessStack], dict[tuple[str | None, int], ProcessStack]]:
+def newest_looks(stacks: Sequence[ProcessStack]) -> tuple[list[ProcessStack], dict[Who, ProcessStack]]:
     """The stacks without the older ones of a process, and by host and pid the newest of those that moved between them.
 
-    What is taken with C frames besides is no later look."""
-    looks: dict[tuple[str | None, int], list[ProcessStack]] = defaultdict(list)
-    for stack in stacks:
-        if stack.pid is not None and stack.tool == "py-spy" and not has_native_frames(stack):
-            looks[stack.host, stack.pid].append(stack)
-    older: set[int] = set()
-    moved = {}
-    for who, taken in looks.items():
-        if len({stack.source for stack in taken}) < 2:
-            continue
-        taken.sort(key=lambda stack: (stack.taken_at or 0, stack.source))
-        older.update(id(stack) for stack in taken[:-1])
-        if len({_where(stack) for stack in taken}) > 1:
-            moved[who] = taken[-1]
+    A look is a folder, or a file, with the stacks of the same processes as every other: hosts have pids of their own.
+    What names its rank, or was taken with C frames besides, is no later look."""
+    seen = [
+        s for s in stacks if s.pid is not None and s.tool == "py-spy" and s.rank is None and not has_native_frames(s)
+    ]
+    for of_folder in (True, False):
+        looks: dict[str, dict[Who, ProcessStack]] = defaultdict(dict)
+        for stack in seen:
+            look = stack.source.rpartition("/")[0] if of_folder else stack.source
+            looks[look][stack.host, stack.pid or 0] = stack
+        pids = {frozenset(look) for look in looks.values()}
+        if len(looks) > 1 and len(pids) == 1 and len(next(iter(pids))) > 1:
+            return _compared(stacks, [looks[name] for name in sorted(looks)])
+    return list(stacks), {}
+
+
+def _compared(
+    stacks: Sequence[ProcessStack], looks: list[dict[Who, ProcessStack]]
+) -> tuple[list[ProcessStack], dict[Who, ProcessStack]]:
+    older = {id(stack) for look in looks[:-1] for stack in look.values()}
+    newest = looks[-1]
+    moved = {who: stack for who, stack in newest.items() if len({_where(look[who]) for look in looks}) > 1}
     return [stack for stack in stacks if id(stack) not in older], moved
 
 
@@ -41,7 +48,7 @@ def _where(stack: ProcessStack) -> Where:
     return tuple((f.file, f.line) for f in thread.frames if is_user_frame(f)) if thread is not None else ()
 
 
-def moves(moved: dict[tuple[str | None, int], ProcessStack], people: People) -> list[Moved]:
+def moves(moved: dict[Who, ProcessStack], people: People) -> list[Moved]:
     """The ranks of the processes that moved."""
     found = []
     for (host, pid), stack in moved.items():
