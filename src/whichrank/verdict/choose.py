@@ -81,8 +81,8 @@ def choose(
         return Choice(verdict, tuple(standing), hypotheses=weighed)
     best = telling.root()
     sure, root = telling.sure(best), _placed(best, telling)
-    if observed == "hang" and _says_why_late(root):
-        root = replace(root, category="hang")  # so late that the others gave up
+    if observed == "hang" and (_says_why_late(root) or _keeps_from_meeting(root)):
+        root = replace(root, category="hang")  # so late that the others gave up, or they still wait for each other
     rest = [f for f in standing if f is not best]
     followers = {i: (0,) for i, f in enumerate(rest, 1) if _follows(f, root)}
     readings = [rest[i - 1] for i in followers]
@@ -211,6 +211,11 @@ def _began_before(finding: Finding, best: Finding) -> bool:
     if finding.onset_ns is None or best.onset_ns is None or not _is_explicit(finding) or finding.grade < Grade.SUPPORTS:
         return False
     return best.onset_ns - finding.onset_ns > APART_NS
+
+
+def _keeps_from_meeting(finding: Finding) -> bool:
+    """Whether processes can't come together for it: what they print on the way is no end."""
+    return finding.category == "crash" and finding.cause in causes() and causes()[finding.cause].phase == "launch"
 
 
 def _says_why_late(finding: Finding) -> bool:

@@ -39,7 +39,7 @@ _MAKES_NAN = re.compile(
     r"(?i)\b(?:(?:is |are )?all[- ]zeros?|(?:mean|sum) (?:of|over) (?:an? )?(?:empty|0|no)|0 (?:valid )?tokens"
     r"|0 of \d{1,9} (?:\w{1,12} ){0,3}(?:tokens|labels|targets|valid)"
     r"|empty slice|di(?:vide|vision) by zero|invalid value|overflow\w*|underflow\w*|log\(0"
-    r"|std(?:dev)? (?:is )?0(?![.\d])|no valid labels?)"
+    r"|std(?:dev)?(?: is|=|:)? ?0(?:\.0{1,6})?(?![.\d])|no valid labels?)"
 )
 """What makes a mean, a root or a quotient one that is not a number."""
 _STEP = re.compile(r"(?i)\W{0,4}(?:step|iter(?:ation)?|it|batch|epoch)[ =:#_]{0,3}(\d{1,12})\b")

@@ -74,6 +74,7 @@ _TIMES, _PAUSE = 4, 2
 """Of progress that tell its pace, and how many times the longest pause it may have been silent."""
 _STALL, _MINUTE_NS = 10, 60 * 10**9
 """So many times the longest pause, and so many minutes, are no pause."""
+_NO_REASON = ("", "cancelled")
 _EVICTED = "k8s-evicted"
 _LAUNCHERS = (
     "torch/distributed/run",
@@ -98,12 +99,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     found = _of_some_hosts(case, found, signs)
     if all(isinstance(e, ElasticSignal) and e.signal_number == _HANG_UP for e in ends):
         return [replace(found, fix=_KEEP_RUNNING)]
-    if found.subject.hosts or not all(isinstance(e, ElasticSignal) for e in ends) or _at_work_until(case, signs):
+    untold = all(isinstance(e, ElasticSignal) or _reason(e).lower() in _NO_REASON for e in ends)
+    if found.subject.hosts or not untold or _at_work_until(case, signs):
         return [found]
     silent = min(_silences(case, signs), default=None)
     if silent is not None and silent[0] >= max(_STALL * silent[1], _STALL * _MINUTE_NS):
         message = f"The job had made no progress for {silent[0] // _MINUTE_NS} minutes when it was ended from outside."
         return [building.found(case, _STALLED, signs, message, Grade.HINTS)]
+    if not all(isinstance(e, ElasticSignal) for e in ends):
+        return [found]
     return [replace(found, grade=Grade.HINTS, alternatives=(_STOOD_STILL,))]
 
 

@@ -54,7 +54,7 @@ _SLOW_GBS = 3.0
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    sockets = known_messages.seen(case, "nccl-network-socket", "nccl-network-socket-new")
+    sockets = known_messages.seen(case, "nccl-network-socket", "nccl-network-socket-new", "nccl-net-sockets")
     tested = [s for s in known_messages.seen(case, "nccl-tests-mark") if s.group("bandwidth")]
     measured = [s for s in tested if _number(s.group("bandwidth")) < _SLOW_GBS]
     told = known_messages.seen(case, "told-slow", "told-ethernet")

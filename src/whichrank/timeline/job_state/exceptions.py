@@ -155,11 +155,12 @@ def _read_what_was_cut(case: Case, event: Traceback) -> bool:
 
 
 def all_gave_up_on_nan(case: Case) -> list[Statement]:
-    """What the ranks raised, where several did and all say that a loss or a gradient is not finite."""
+    """What the ranks raised, where several did, or nobody in particular, and all say that a loss or a gradient is not
+    finite."""
     raised = own_exceptions(case)
     ranks = {sign.rank for sign in raised if sign.rank is not None}
     told = all(NOT_FINITE.search(sign.text) and _TRAINED.search(sign.text) for sign in raised)
-    return raised if len(ranks) > 1 and told else []
+    return raised if len(ranks) != 1 and told else []
 
 
 def lost_a_peer(case: Case) -> set[int]:

@@ -30,8 +30,10 @@ _LOGURU = re.compile(
     r"[A-Z]{4,8}\s{0,8}\| [\w.<>]{1,80}:[\w<>]{1,60}:\d{1,6} - \[?[Rr]ank[ =_]?(\d{1,6})(?:\]:?|:| \|) "
 )
 """`INFO     | train:main:17 - rank 3: `."""
-_DASHED = re.compile(r"(?:- )?(?:[\w.]{1,60} - ){1,3}rank (\d{1,6}): ")
-"""`- INFO - collate - rank 5: `, as in the examples of transformers."""
+_DASHED = re.compile(
+    r"(?:- )?(?:[\w.]{1,60} - ){0,3}(?:\[(?:rank|proc) ?(?=\d{1,6}\])|rank ?(?=\d{1,6}(?:: | - )))(\d{1,6})(?:\]|:| -) "
+)
+"""`- INFO - collate - rank 5: `, as in the examples of transformers, `- rank6 - DEBUG - `, `- [proc 4] `."""
 _BARS = re.compile(
     rf"(?:\| {{0,2}})?(?:{LEVEL} {{0,8}}\| {{0,2}})?(?:([A-Za-z][\w.-]{{0,60}}) {{0,4}}\| {{0,2}})?"
     r"rank {0,2}[=:#]? ?(\d{1,6})(?:/\d{1,6})? {0,4}\| ?"
