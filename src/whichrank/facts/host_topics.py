@@ -20,8 +20,8 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "cpu-starved",
         re.compile(r"(?i)\bcpu\.max\b|\bcpuset\b|\bcpus?[-_ ](?:quota|limit|allowed|affinity|mask)|\baffinity\b"),
     ),
-    ("memlock-ulimit", re.compile(r"(?i)\bmemlock\b|\bmax locked memory\b|\bulimit -l\b")),
-    ("fd-limit", re.compile(r"(?i)\bnofile\b|\bopen files\b|\bulimit -n\b")),
+    ("memlock-ulimit", re.compile(r"(?i)\bmemlock\b|\bmax locked memory\b|\bulimit(?: \S{1,24}){0,6}? -l\b")),
+    ("fd-limit", re.compile(r"(?i)\bnofile\b|\bopen files\b|\bulimit(?: \S{1,24}){0,6}? -n\b")),
     ("shm-too-small", re.compile(r"(?i)/dev/shm\b|\bshm(?:[-_ ]size)?\b")),
     (
         "mtu-mismatch",
