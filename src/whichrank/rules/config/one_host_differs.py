@@ -36,6 +36,7 @@ from whichrank.facts.host_topics import STOPS_TOO
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.launchers import JobEnded
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.hardware import address
 from whichrank.records.second_looks import OddHost
 from whichrank.timeline.case import Case
@@ -84,7 +85,15 @@ def _ranks(case: Case, odd: OddHost) -> tuple[int, ...]:
     if device := _PCI.search(odd.ref.quote):  # the first one: what the line is about
         of_it = [rank for rank in ranks if address(case.people.by_rank[rank].bus_id) == address(device[0])]
         ranks = of_it or ranks
-    return tuple(ranks) or _speaking(case, odd)
+    return _not_come(case, odd.host) or tuple(ranks) or _speaking(case, odd)
+
+
+def _not_come(case: Case, host: str) -> tuple[int, ...]:
+    """Where all others timed out, those of this host too: the few that did not, unless another host has them."""
+    waited = {event.rank for event in case.events(WatchdogTimeout)}
+    missing = [rank for rank in range(case.world) if rank not in waited]
+    here = all(case.people.host_of(rank) in (None, host) for rank in missing)
+    return tuple(missing) if here and waited & set(case.people.ranks_on(host)) and len(missing) * 2 < case.world else ()
 
 
 def _out_of_time(case: Case) -> bool:
