@@ -67,8 +67,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         Alternative(cause, f"{fault.file}:{fault.line} has this fault too")
         for cause, fault in list(others.items())[:_MOST]
     )
-    what = "launch" if _is_of_launch(first) else "posted code"
-    message = f"The {what} shows it at {first.file}:{first.line}: {first.message}"
+    what = "launch does not fit together" if _is_of_launch(first) else "posted code shows it"
+    message = f"The {what} at {first.file}:{first.line}: {first.message}"
     ranks = _standing_at(case, first) or _named(first)
     return [
         Finding(

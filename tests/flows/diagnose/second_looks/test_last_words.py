@@ -51,6 +51,14 @@ def test_a_step_that_is_done_is_no_end_of_the_run(tmp_path):
     assert "finished" not in found.summary
 
 
+def test_an_event_that_is_done_is_no_end_of_the_run(tmp_path):
+    record = (
+        '{{"time": "2025-12-01T04:00:1{0}.113Z", "rank": {0}, "event": "recv_forward.done", "step": 884, "mb": 0}}\n'
+    )
+    found = verdict(tmp_path, {"schedule.jsonl": "".join(record.format(rank) for rank in range(4))})
+    assert "finished" not in found.summary
+
+
 def test_a_job_that_stood_still_for_hours_before_it_was_ended_hung(tmp_path):
     log = "".join(f"2026-06-17 23:{minute:02d}:00 INFO step {minute} loss 2.{minute}\n" for minute in range(10, 30))
     found = verdict(tmp_path, {"job.log": log + SIGINT})

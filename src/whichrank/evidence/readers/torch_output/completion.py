@@ -54,7 +54,7 @@ _WORDS = tuple(
     re.compile(pattern)
     for pattern in (
         rf"\b{_RUN}\b[^.;]{{0,40}}\b{_DONE}\b",
-        rf"\b(?:finished|completed|done)\b(?: with)?[^.;\"]{{0,30}}\b{_RUN}\b",
+        rf"(?<![\w.-])(?:finished|completed|done)\b(?: with)?[^.;]{{0,30}}\b{_RUN}\b",
         rf"^\W*(?:all |{_WHO} )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
         r"\ball \d+ [^.;]{3,60}, (?:finished|done|completed?)\W*$",
         # The names of events, as structured loggers have them.
