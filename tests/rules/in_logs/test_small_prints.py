@@ -65,3 +65,10 @@ def test_cpus_that_openmp_may_not_use(tmp_path):
         tmp_path, {"a.log": "".join(f"OMP: Warning #124: Ignoring invalid OS proc ID {n}.\n" for n in range(1, 6))}
     )
     assert (found.category, found.cause) == ("slow", "cpu-starved")
+
+
+def test_what_fails_to_connect_and_freezes_hangs(tmp_path):
+    note = "The main node fails to establish communication, causing the program to freeze.\n"
+    log = "[W715 20:00:39.842901446 socket.cpp:752] [c10d] The IPv6 network addresses of (node0, 59699) cannot be retrieved (gai error: -2 - Name or service not known).\n"
+    found = verdict(tmp_path, {"context.txt": note, "worker.log": log})
+    assert (found.category, found.cause) == ("hang", "hostname-resolution")

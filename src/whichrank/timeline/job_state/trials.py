@@ -56,9 +56,13 @@ def _disputed(case: Case, trial: Trial) -> bool:
 
 
 def said_category(case: Case) -> Symptom | None:
-    """What people say that the job does; the title counts double, a tie says nothing."""
+    """What people say that the job does; the title counts double, a tie says nothing. Of a sentence that says that it
+    hangs and that something fails, the hang counts: it fails to connect, or because it waited too long."""
     weights: dict[Symptom, int] = {}
+    hangs = {complaint.ref for complaint in case.complaints if complaint.category == "hang"}
     for complaint in case.complaints:
+        if complaint.category == "crash" and complaint.ref in hangs:
+            continue
         weights[complaint.category] = weights.get(complaint.category, 0) + complaint.weight
     ordered = sorted(weights.items(), key=lambda pair: -pair[1])
     if not ordered or (len(ordered) > 1 and ordered[0][1] == ordered[1][1]):
