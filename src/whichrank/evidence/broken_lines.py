@@ -20,8 +20,6 @@ _OF_ITS_OWN = re.compile(
     rb"\s|[\[(]?\d{2,4}[-/:]\d\d|\[|[|+#*>$=-]{2}|\w{0,60}(?:Error|Exception|Warning)\b|Traceback|File \"|\Z"
 )
 """So a line begins that continues no other."""
-
-
 _TENSOR = re.compile(
     rb"tensor\((?P<rows>\[[-+\d.e,\[\]\s]{20,20000}?)\],\s{1,16}device='cuda:(?P<device>\d{1,3})'[^()]{0,80}\)"
 )

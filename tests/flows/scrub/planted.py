@@ -109,5 +109,6 @@ x1:812:900 [3] NCCL INFO comm 0x7f1234567890 rank 3 nranks 4 cudaDev 3 nvmlDev 3
 _ZN4c10d16ProcessGroupNCCL8WorkNCCL15checkTimeoutESt8optionalINSt6chrono8durationIlSt5ratioILl1ELl1000EEEEE
 127.0.0.1:29500 [::1]:29500 0.0.0.0 255.255.255.0 mlx5_0:1 eth0 torch 2.13.0 driver 580.159.04 cudnn 9.10.2.21 version 9.10.2.21
 commit 8bec84f947464e49924aff40a5a788f2aaaaaaaa tokens=4096 eos_token_id=2 pad_token=0 num_tokens: 12 key: store_based_barrier_key:1
+torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:93, invalid usage
 see https://pytorch.org/docs/stable/distributed.html and NCCL_SOCKET_IFNAME=eth0 TORCH_NCCL_TRACE_BUFFER_SIZE=2000
 """

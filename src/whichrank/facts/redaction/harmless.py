@@ -175,6 +175,8 @@ CODE_FILE = re.compile(
     r"pkl|pt|bin|gz|xz|zst|tar|zip|env|words|html|xml|sbatch|conf)(?:\.\d+)*$",
     re.IGNORECASE,
 )
+EXCEPTION = re.compile(r"\.\w*(?:error|exception|interrupt|warning|exit)$", re.IGNORECASE)
+"""An exception's class with its module: `torch.distributed.DistBackendError` has the form of a host with its domain."""
 
 
 @cache

@@ -118,6 +118,7 @@ class Names(Struct):
             or len(short) < 2
             or _ADDRESS.fullmatch(name)
             or harmless.CODE_FILE.search(name)
+            or harmless.EXCEPTION.search(name)
             or harmless.is_public_domain(name)
             or re.fullmatch(r"host-\d{4,}", short)
         )

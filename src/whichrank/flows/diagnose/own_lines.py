@@ -1,4 +1,4 @@
-"""Where a rank is late, or a loss no number, and nothing says why: what one rank, or its host, alone printed before."""
+"""Where a rank is late, or a loss is NaN, and nothing says why: what one rank, or its host, alone printed before."""
 
 from __future__ import annotations
 

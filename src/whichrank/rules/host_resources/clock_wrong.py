@@ -100,8 +100,8 @@ def _finding(case: Case, wrong: list[TimeService], hosts: tuple[str, ...], grade
     how = f"is {most:,.0f} s wrong" if most is not None and most >= _WRONG_S else "is not kept right"
     missed = [e for e in case.events(RendezvousError) if e.dropped] if grade > Grade.HINTS else []
     its = any(short_name(host) in hosts for event in missed for host in event.dropped)
-    whose = "its agent, whose heartbeats look too old" if its else "the agents of the others, whose look too old to it"
-    then = f": the rendezvous drops {whose}" if missed else ""
+    dropped, looks = ("its agent", "look") if its else ("the agents of the others", "look to it")
+    then = f": the rendezvous drops {dropped}, whose heartbeats {looks} too old" if missed else ""
     return Finding(
         code=CODE,
         cause=CAUSE,

@@ -72,7 +72,7 @@ def _category(case: Case, line: OwnLine) -> Category:
 
 def _words(line: OwnLine) -> str:
     if line.cause == "nan-origin":
-        return "said, as the only one, what makes a loss that is no number"
+        return "alone reported values that turn a loss into NaN"
     if line.missing:
         return "did not get as far as the others, which all said"
     if line.behind:

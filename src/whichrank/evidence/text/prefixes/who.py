@@ -16,7 +16,7 @@ _TAGGED = re.compile(
 )
 _WITH_PID = re.compile(r"(?:rank|RANK)=(\d{1,6}) pid=(\d{1,10}):? (?=[A-Za-z])")
 _IN_BRACKET = re.compile(r"\[[\w. -]{1,60}[ ,:]rank[ _=:]?(\d{1,6})\]:? ?")
-_DEEPSPEED = re.compile(rf"\[{LEVEL}\] \[[\w./-]{{1,120}}:\d{{1,6}}:\w{{1,60}}\] (?:rank (\d{{1,6}}): )")
+_DEEPSPEED = re.compile(rf"\[{LEVEL}\] \[[\w./-]{{1,120}}:\d{{1,6}}:\w{{1,60}}\] rank (\d{{1,6}}): ")
 """What loggers in DeepSpeed's style put before the words of a rank."""
 _OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d|\[?20\d\d-\d\d-\d\d[T _]\d\d:)")
 BEHIND_LOGGER = re.compile(rf"{LEVEL}\b[\w.:<>|/ -]{{0,100}}?\[rank[ _=:]?(\d{{1,6}})\]")
