@@ -212,6 +212,16 @@ class Case(Struct, dict=True):
         # Of a job that runs, some ranks wait for a moment while most do something.
         return self.timed_out or (waiting > 1 and 2 * waiting >= len(self.activities)) or self.all_stand
 
+    @property
+    def ranks_timed_out(self) -> set[int]:
+        """The ranks whose watchdog says that they waited too long."""
+        return {event.rank for event in self.events(WatchdogTimeout) if event.rank is not None}
+
+    @property
+    def ranks_not_timed_out(self) -> list[int]:
+        """All others of the world."""
+        return sorted({*range(self.world)} - self.ranks_timed_out)
+
     @cached_property
     def timed_out(self) -> bool:
         """Whether somebody gave up waiting, or reports that the job stands still."""

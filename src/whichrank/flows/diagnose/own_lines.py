@@ -16,7 +16,6 @@ from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.model.grades import SUPPORTED
 from whichrank.model.verdict import Verdict
-from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.second_looks import OwnLine
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.reported_mismatches import mismatches
@@ -82,10 +81,10 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
     if not suspects and verdict.cause == _SIZES:
         suspects = _skipped(case, spoken)
     found = _why_it_left([line for rank in sorted(suspects) for line in _of(rank, case, spoken, suspects)])
-    waited = {event.rank for event in case.events(WatchdogTimeout)}
     if verdict.cause == _SIZES and not named:  # whoever left out a call meets the others in the next one
         return [line for line in found if line.cause == _ANOTHER_CALL]
-    if verdict.cause in _IN_A_CALL or suspects <= waited:  # they are in a call: only that their loop had ended says why
+    in_a_call = verdict.cause in _IN_A_CALL or suspects <= case.ranks_timed_out
+    if in_a_call:  # only that their loop had ended says why
         return [line for line in found if line.cause == "uneven-inputs"]
     if behind is not None and not found:
         missing = activity_in(behind[1].text) or verdict.cause
@@ -109,7 +108,7 @@ def _elsewhere(case: Case) -> set[int]:
 
 def _not_timed_out(case: Case, spoken: SpokenLines) -> set[int]:
     """Where some ranks say that they timed out: the others, of which nothing shows that they waited."""
-    waited = {event.rank for event in case.events(WatchdogTimeout) if event.rank is not None}
+    waited = case.ranks_timed_out
     known = {*spoken.places, *range(max(waited, default=-1) + 1), *range(case.world)}
     return known - waited if waited and len(known - waited) <= max(_MOST_RANKS, len(known) // 2) else set()
 

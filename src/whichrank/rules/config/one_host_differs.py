@@ -36,7 +36,6 @@ from whichrank.facts.host_topics import STOPS_TOO
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, Grade, NotEvaluated, Subject
 from whichrank.records.events.launchers import JobEnded
-from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.hardware import address
 from whichrank.records.second_looks import OddHost
 from whichrank.timeline.case import Case
@@ -90,10 +89,10 @@ def _ranks(case: Case, odd: OddHost) -> tuple[int, ...]:
 
 def _not_come(case: Case, host: str) -> tuple[int, ...]:
     """Where all others timed out, those of this host too: the few that did not, unless another host has them."""
-    waited = {event.rank for event in case.events(WatchdogTimeout)}
-    missing = [rank for rank in range(case.world) if rank not in waited]
-    here = all(case.people.host_of(rank) in (None, host) for rank in missing)
-    return tuple(missing) if here and waited & set(case.people.ranks_on(host)) and len(missing) * 2 < case.world else ()
+    missing = case.ranks_not_timed_out
+    only_here = all(case.people.host_of(rank) in (None, host) for rank in missing)
+    also_here = case.ranks_timed_out & set(case.people.ranks_on(host))
+    return tuple(missing) if only_here and also_here and len(missing) * 2 < case.world else ()
 
 
 def _out_of_time(case: Case) -> bool:

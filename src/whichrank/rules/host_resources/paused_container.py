@@ -26,7 +26,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
-from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -56,9 +55,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ]
     if not paused or not known_messages.stands_still(case):
         return []
-    waited = {event.rank for event in case.events(WatchdogTimeout)}
-    ranks = tuple(rank for rank in range(case.world) if rank not in waited)
-    ranks = ranks if len(ranks) == 1 else ()
+    missing = case.ranks_not_timed_out
+    ranks = tuple(missing) if len(missing) == 1 else ()
     name = paused[0].group("name") or paused[0].group("container")[:12]
     message = f"The container {name} was paused and did not run again."
     found = building.found(case, _CLAIM, [seen.sign for seen in paused], message, Grade.SUPPORTS, ranks)

@@ -183,9 +183,8 @@ class Standings(Struct, frozen=True):
 
 def standings(case: Case) -> Standings | None:
     """Compare the watchdogs' counters; None without their lines."""
-    timed_out = {event.rank for event in case.events(WatchdogTimeout)}
     # A rank whose watchdog reports an error has lost a peer; it did not time out.
-    failed = {event.rank for event in case.events(NcclError, PeerClosed)} - timed_out
+    failed = {event.rank for event in case.events(NcclError, PeerClosed)} - case.ranks_timed_out
     told = [e for e in case.events(*_WATCHDOG) if e.rank is not None and e.rank not in failed]
     groups = of_all_ranks(told)
     found = [standing for group, events in groups.items() if (standing := _standing(group, events)) is not None]

@@ -23,6 +23,5 @@ def waited_in(case: Case, meeting: Meeting) -> set[int]:
 
 def only_signalled(case: Case) -> set[int]:
     """Ranks that wrote their dump because another one had timed out, and never timed out themselves."""
-    timed_out = {event.rank for event in case.events(WatchdogTimeout)}
     asked = {event.rank for event in case.events(DumpSignal) if not event.own and event.rank is not None}
-    return asked - timed_out
+    return asked - case.ranks_timed_out

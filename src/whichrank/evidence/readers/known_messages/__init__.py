@@ -288,7 +288,9 @@ class Listener:
     def _see(self, met: Held) -> None:
         line = met.text
         voice: Voice | None = None
-        taken: list[tuple[int, int]] = []
+        record: Voice | None = None
+        taken: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+        """Places where a message stands; of a record of JSON in its words, and in all of it."""
         said: list[Kept] = []
         alike = self._looking_like(line)
         signatures = alike.signatures if alike.count >= _SURE else self._fitting(line, met.words)
@@ -298,29 +300,30 @@ class Listener:
                 continue  # a program's words, not a person's
             if voice is None:
                 voice = listen(line, self._clock)
-                whole = voice.text
             if signature.library == REPORT and (voice.rank is not None or voice.pid is not None):
                 continue  # a process speaks
-            found = signature.search(whole)
+            spoken = voice
+            found = signature.search(spoken.text)
             if found is None and line.startswith(b"{") and signature.library != REPORT:
                 # A record of JSON may say it in another field than that of its words.
-                voice = replace(voice, text=line.decode("utf-8", "replace"))
-                whole = voice.text
-                found = signature.search(whole)
+                spoken = record = record or replace(voice, text=line.decode("utf-8", "replace"))
+                found = signature.search(spoken.text)
             if found is None:
                 continue
+            whole = spoken.text
             start = whole.find(found[0])
             span = (start, start + len(found[0]))
             in_passing = self._prose and signature.library != REPORT and not set_off(whole, *span)
             if in_passing and not (self._retold and signature.affirmed(whole)):
                 continue  # a person speaks of what programs print
             alike.found[signature.id] = signature
-            if any(begin < span[1] and span[0] < end for begin, end in taken):
+            places = taken[spoken is record]
+            if any(begin < span[1] and span[0] < end for begin, end in places):
                 continue
-            taken.append(span)
+            places.append(span)
             printed |= signature.library != REPORT and not self._prose
             captures = {name: value for name, value in found.groupdict().items() if value}
-            kept = self._keep(signature, voice, met.number, span, captures, retold=in_passing)
+            kept = self._keep(signature, spoken, met.number, span, captures, retold=in_passing)
             kept.count += met.skipped
             said.append(kept)
         alike.count += 1
