@@ -83,6 +83,9 @@ _HELD_UP: dict[str, str] = {
         r"|(?:data ?loader|prefetch\w{0,4}|shard|s3|gcs|bucket|dataset)\b.{0,60}"
         r"(?:retr(?:y|ies|ying)|slow|wait\w{0,3}|stall\w{0,3}|timed? ?out|attempt|backoff|behind)"
         r"|(?:retr(?:y|ies|ying)|attempt \d)\b.{0,60}(?:read|get|fetch|download|shard|s3|http|object)"
+        r"|\S{1,120}\.(?:npy|npz|pt|bin|tar|parquet|arrow|jsonl?|csv|tfrecord|records?|h5|hdf5|zarr|lmdb|txt|zst|gz|png"
+        r"|jpe?g|wav|flac|mp[34]|tiff?)\b.{0,40}(?:not (?:there|found|ready|available|visible|here)|missing|absent"
+        r"|does not exist|incomplete|try(?:ing)? again|retry\w{0,3}|wait\w{0,3})"
     ),
     "rank-stuck-in-user-code": (
         r"(?:retry(?:ing)?|(?:next|another) (?:try|attempt)|try(?:ing)? again|back(?:ing)? ?off|sleep(?:ing)?)\b"

@@ -27,6 +27,9 @@ _WAIT = re.compile(
     r"|bubble|idle|stall"
 )
 _DATA = re.compile(r"data|(?<!off)load|fetch|input|read|batch[-_ ]gen|preproc|prepar|^prep$|tokeni[sz]")
+_WAIT_FOR_DATA = re.compile(
+    r"(?:wait|idle|stall)\w*[-_ ](?:(?:for|on)[-_ ])?(?:data|input|batch)|data[-_ ]?(?:wait|idle|stall)"
+)
 _WORK = re.compile(r"fwd|bwd|forward|backward|comput|optim|kernel|gemm|matmul|busy|gpu|cpu|model")
 _STEP = re.compile(r"step|iter|total|elapsed|epoch|batch")
 _PLANNED = re.compile(
@@ -54,7 +57,7 @@ def quantity(name: str, *, timed: bool = False) -> Quantity | None:
     if not (timed or _TIME.search(name)):
         return None
     kinds: tuple[tuple[Quantity, re.Pattern[str]], ...] = (
-        ("wait", _WAIT), ("data", _DATA), ("work", _WORK), ("step", _STEP),
+        ("data", _WAIT_FOR_DATA), ("wait", _WAIT), ("data", _DATA), ("work", _WORK), ("step", _STEP),
     )  # fmt: skip
     return next((kind for kind, pattern in kinds if pattern.search(name)), "step")
 

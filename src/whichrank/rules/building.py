@@ -25,10 +25,11 @@ from whichrank.model.findings import (
 )
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import known_messages, measured, statements
+from whichrank.timeline.job_state import known_messages, statements
 from whichrank.timeline.job_state.outcome import failures
 from whichrank.timeline.job_state.statements import Statement, is_traceback, only_hangs
 from whichrank.timeline.job_state.trials import said_category
+from whichrank.timeline.steps import pace
 
 SILENT = NotEvaluated("output of the job: logs of the ranks, of the launcher or of NCCL")
 
@@ -173,7 +174,7 @@ def judged(
         return SILENT
     speaking = known_messages.of_cause(case, claim.cause) if found is None else list(found)
     if claim.category == "slow":
-        speaking = [s for s in speaking if not measured.kept_pace(case, s.event)]
+        speaking = [s for s in speaking if not pace.kept_pace(case, s.event)]
     roots = [s for s in speaking if s.signature.role == "root"]
     if not (roots if found is None else speaking):
         return []

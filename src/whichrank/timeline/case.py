@@ -251,6 +251,13 @@ class Case(Struct, dict=True):
         return [*seen, *trials(self)]
 
     @cached_property
+    def slowed(self) -> Ref | None:
+        """Where its own lines show that it became slower and stayed so."""
+        from whichrank.timeline.steps.pace import slowed_down
+
+        return slowed_down(self)
+
+    @cached_property
     def finish(self) -> Finish | None:
         """Where the output says that the run ended well."""
         return finish(self)

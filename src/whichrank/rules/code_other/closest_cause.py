@@ -112,7 +112,7 @@ def _finding(
         kind=kind,
         subject=Subject(),
         message=message,
-        evidence=(first.ref,),
+        evidence=(first.ref, *([case.slowed] if case.slowed is not None else [])),
         alternatives=listed,
         fix=(*fix(cause), f"Read whichrank explain {first.cause}, and look for what it says."),
     )

@@ -154,7 +154,7 @@ _USER_SIGNS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
         "checkpoint",
         re.compile(
             r"checkpoint|ckpt|snapshot|save_pretrained|load_state|resume_from|state_dict"
-            r"|(?:save|write|dump|export|persist|upload)_(?:model|weights?|params|state|shards?|optimizer)",
+            r"|(?:save|write|dump|export|persist|upload)_(?:model|weights?|params|state|shards?|optimizer)|(?:^|\.)save$",
             re.IGNORECASE,
         ),
     ),

@@ -15,6 +15,7 @@ from whichrank.model.findings import Finding
 from whichrank.records.events.base import Event
 from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.timeline.job_state.handled import waits_for_a_lock, while_handling
+from whichrank.timeline.job_state.outcome import observed
 from whichrank.timeline.job_state.trials import said_category
 from whichrank.timeline.job_state.whose import with_whom
 
@@ -40,6 +41,8 @@ def joined(case: Case, finding: Finding) -> Finding:
 def _observed(case: Case, finding: Finding) -> Finding:
     """A rank that is alive and does not come makes the others hang, also where its message is that of a crash."""
     cause = causes().get(finding.cause)
+    if finding.category == "config" and finding.severity == "error" and (seen := observed(case)) is not None:
+        return replace(finding, category=seen)
     spoils = cause is not None and cause.family in _SPOILS and finding.category in ("hang", "crash")
     if spoils and said_category(case) == "corruption":
         return replace(finding, category="corruption")

@@ -7,13 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from whichrank.model.evidence import Ref
-from whichrank.records.events.base import Event
-from whichrank.records.log import Progress
 from whichrank.records.rank_values import Member, Quantity, RankValue, RankValues
 
 if TYPE_CHECKING:
@@ -34,9 +30,6 @@ _TIMES, _SHORTEST_MS = ("data", "work", "step"), 20.0
 _SHORTER_WAIT, _LEAST_WAITS = 0.6, 3
 _FEW = 0.25
 """More than this share of all are not the odd ones, unless they are one host of several."""
-
-_STEPS_BEFORE, _STEPS_AT_ONCE, _SLOWER = 4, 5, 1.1
-"""A pace is known by so many steps, and changed where so many in a row take this many times as long."""
 
 
 class Outlier(Struct, frozen=True):
@@ -257,40 +250,3 @@ def hosts_of(case: Case, members: Sequence[Member]) -> tuple[str, ...]:
     hosts = {m.host or (case.people.host_of(m.ranks[0]) if m.ranks else None) for m in members}
     host = next(iter(hosts)) if len(hosts) == 1 else None
     return (host,) if host else ()
-
-
-def kept_pace(case: Case, event: Event) -> bool:
-    """Whether steps took no longer behind what an event tells than before: it slowed nothing down."""
-    paces = [pace for progress in case.progress if (pace := _pace_around(progress, event)) is not None]
-    return bool(paces) and all(
-        max(median(after[at : at + _STEPS_AT_ONCE]) for at in range(len(after) - _STEPS_AT_ONCE + 1))
-        <= _SLOWER * median(before)
-        for before, after in paces
-    )
-
-
-def _pace_around(progress: Progress, event: Event) -> tuple[list[float], list[float]] | None:
-    """Seconds per step before and behind an event, of one rank; None where too few tell."""
-    rows = np.flatnonzero((progress.step >= 0) & (progress.rank == progress.rank[0])) if len(progress) else ()
-    if len(rows) < _STEPS_BEFORE + _STEPS_AT_ONCE:
-        return None
-    if progress.source == event.ref.source:
-        behind = progress.line[rows] > event.line
-    elif event.time_ns and (progress.time_ns[rows] > 0).all():
-        behind = progress.time_ns[rows] > event.time_ns
-    else:
-        return None
-    pace = _seconds_per_step(progress, np.asarray(rows))
-    known = ~np.isnan(pace)
-    before, after = pace[known & ~behind].tolist(), pace[known & behind].tolist()
-    return (before, after) if len(before) >= _STEPS_BEFORE and len(after) >= _STEPS_AT_ONCE else None
-
-
-def _seconds_per_step(progress: Progress, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """As printed, or by the clock; nan where neither tells."""
-    told = progress.seconds_per_step[rows]
-    if not np.isnan(told).all():
-        return told
-    steps, times = np.diff(progress.step[rows]), np.diff(progress.time_ns[rows]) / 1e9
-    known = (steps > 0) & (times > 0) & (progress.time_ns[rows][:-1] > 0)
-    return np.append(np.nan, np.where(known, times / np.where(known, steps, 1), np.nan))

@@ -134,7 +134,7 @@ def at_work(case: Case) -> Event | None:
     """Where the output ends with a job at work, and nobody and nothing says that it stands still."""
     # Who only asks is answered by a report that all communicators run.
     complained = case.complaints and not any(_all_run(report) for report in case.ras)
-    others = case.stands_still or _may_hang(case) or case.unplaced or case.has_dumps or complained
+    others = case.stands_still or _may_hang(case) or case.unplaced or case.has_dumps or complained or case.slowed
     return None if others else next(iter(case.events(AtWork)), None) or _recovered(case)
 
 
@@ -183,7 +183,7 @@ def observed(case: Case) -> Category | None:
     failed = [event for event in failures(case) if event not in by_hand and counts_on(case, event) is None]
     if any(working is None or e.ref.source != working.ref.source or e.line >= working.line for e in failed):
         return "crash"
-    return "hang" if by_hand else said_category(case)
+    return "hang" if by_hand else said_category(case) or ("slow" if case.slowed else None)
 
 
 def counts_on(case: Case, event: Event) -> Progress | None:

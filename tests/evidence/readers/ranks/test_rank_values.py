@@ -168,7 +168,7 @@ def test_what_is_no_value_by_rank(tmp_path, text):
     [
         ("0: 09:15:07 step_s by rank 0:2.01 1:1.92 2:7.08 3:2.00", "step_s", "step", [2.01, 1.92, 7.08, 2.0]),
         ("fwd time (ms) per rank: [20.5, 21, 39.5]", "fwd time (ms)", "work", [20.5, 21.0, 39.5]),
-        ("per-rank data wait: r0=1.5s, r1=1.5s, r2=9s", "data wait", "wait", [1500.0, 1500.0, 9000.0]),
+        ("per-rank data wait: r0=1.5s, r1=1.5s, r2=9s", "data wait", "data", [1500.0, 1500.0, 9000.0]),
     ],
 )
 def test_the_values_of_all_ranks_in_one_line(tmp_path, line, name, quantity, values):

@@ -1,5 +1,5 @@
 """What `ping` counted: how many packets to a host were sent, and how many answers came; also in rows of checks that
-name both hosts (`gx01->gx03 icmp 56B 3/3, 8972B 0/3`)."""
+name both hosts (`gx01->gx03 icmp 56B 3/3, 8972B 0/3`), or begin with one (`gx01 ping -c 5 10.0.0.3: 8972 B 0/5`)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,17 @@ _TO = re.compile(
     r" (?P<got>\d{1,6})/(?P<sent>\d{1,6})(?![\d.])"
 )
 _FROM = re.compile(r"(?<![\w.-])(?P<host>[A-Za-z][\w.-]{0,80}): [^\n]{0,40}\bping\b")
+_BY = re.compile(
+    r"(?P<host>[A-Za-z][\w.-]{0,62})[ :|][^\n]{0,60}\bping\b[^\n]{0,40} (?P<target>\d{1,3}(?:\.\d{1,3}){3})"
+    r"[: ][^\n]{0,8}?(?=\d{2,5} ?(?:B|bytes)\b)"
+)
+_HAS = re.compile(
+    r"(?P<host>[A-Za-z][\w.-]{0,62})[ :|][^\n]{0,200}?[= ](?P<address>\d{1,3}(?:\.\d{1,3}){3})/\d{1,2}(?!\d)"
+)
+"""`gx03 … eth1=10.0.0.3/24`: its own address."""
 _ROW_WITHIN = re.compile(
-    rb"(?i)(?:->|=>|\xe2\x86\x92)[^\n]{0,200}\b(?:icmp|ping)\b[^\n]{0,100}\d/\d|: [^\n]{0,40}\bping \d[^\n]{0,80}\d/\d"
+    rb"(?i)\bping\b[^\n]{0,60} \d{1,3}(?:\.\d{1,3}){3}[: ][^\n]{0,40}\d ?B[^\n]{0,20} \d{1,6}/\d"
+    rb"|(?:->|=>|\xe2\x86\x92)[^\n]{0,200}\b(?:icmp|ping)\b[^\n]{0,100}\d/\d|: [^\n]{0,40}\bping \d[^\n]{0,80}\d/\d"
 )
 
 
@@ -55,6 +64,15 @@ def read(item: Item) -> Reading:
                 Ping(ref, pair["target"], "", int(n["sent"]), int(n["got"]), int(n["size"]), pair["host"])
                 for n in _OF_SIZE.finditer(text, pair.end())
             ]
+        elif "ping" in text and (by := _BY.match(text)):
+            ref = Ref(item.label, f"line {number}", text.strip()[:300], None, by["host"])
+            found += [
+                Ping(ref, by["target"], by["target"], int(n["sent"]), int(n["got"]), int(n["size"]), by["host"])
+                for n in _OF_SIZE.finditer(text, by.end())
+            ]
+        elif "/" in text and (has := _HAS.match(text)):
+            ref = Ref(item.label, f"line {number}", text.strip()[:300], None, has["host"])
+            found.append(HostName(ref, has["address"], (has["host"],)))
         elif " to " in text and (own := _FROM.search(text)):
             ref = Ref(item.label, f"line {number}", text.strip()[:300], None, own["host"])
             found += [

@@ -1,5 +1,6 @@
 """Values of all ranks in one line: `copy_s by rank 0:2.01 1:1.92 2:2.04`, `step time (ms) per rank: [21, 21, 39]`,
-or in rows of one number per rank below a line that says so (`ms per step by rank`)."""
+or in rows of one number per rank below a line that says so (`ms per step by rank`), or in rows of one number per rank
+of a host (`node3 forward_ms 212 214 391 213`)."""
 
 from __future__ import annotations
 
@@ -28,13 +29,18 @@ _OF_STEPS = late(r"(?i)step|iter|batch|fwd|bwd|forward|backward|wait|/s|per[ _-]
 _VALUES = rf"{_NUMBER}(?:[,\s|]{{1,20}}{_NUMBER}){{{_LEAST - 1},}}"
 _ROW = late(rf"\s{{0,40}}(?P<name>[A-Za-z][\w./+%() -]{{0,40}}?)[\s:=|]{{1,20}}(?P<values>{_VALUES})\s{{0,8}}")
 _HEADED = late(r"(?i)\b(ms|us|s|secs?|seconds|milliseconds)\b|\btim(?:es?|ings?|ers?)\b")
+_HOST_ROW = late(
+    rf"(?:^|[\s|\]])(?P<host>[A-Za-z][\w.-]{{0,40}}\d[\w.-]{{0,20}})[\s:|]{{1,8}}(?P<name>[A-Za-z][\w./+-]{{1,40}}?)"
+    rf"[\s:=|]{{1,20}}(?P<values>{_NUMBER}(?:[ \t]{{1,20}}{_NUMBER}){{1,63}})\s{{0,8}}$"
+)
+_STEP_OF_BLOCK = late(r"(?i)(?<![\w.])(?:step|it(?:er(?:ation)?)?)[ =:#]{1,3}(\d{1,12})\b")
 _SCALE = {"s": 1000.0, "us": 0.001}
 
 
 def listed(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
     """The values of such lines; of a list without ranks the first is that of rank 0. What the name does not tell to be
     of every step counts where several lines tell it: a start may take one rank longer."""
-    found = [*_listed(lines), *_below(lines)]
+    found = [*_listed(lines), *_below(lines), *_by_host(lines)]
     told = Counter(name for name, _ in {(cell.name, cell.line) for cell in found})
     yield from (cell for cell in found if told[cell.name] > 1 or _OF_STEPS.search(cell.name))
 
@@ -78,6 +84,35 @@ def _below(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
             for rank, value in enumerate(values):
                 quote = f"{name}: {value} is number {rank + 1} of {width}"
                 yield RankValue(name, kind, Member((rank,)), step, number, quote, float(value))
+
+
+def _by_host(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
+    """Rows of hosts, of as many numbers each: a number is that of a rank, the hosts count as their first rows do."""
+    rows: list[tuple[int, str, str, list[str]]] = []
+    steps: list[int] = []
+    step = -1
+    for number, line in lines:
+        if len(line) > _LONGEST:
+            continue
+        row = _HOST_ROW.search(line) if line.rstrip()[-1:].isdigit() else None
+        if row is None:
+            step = int(told[1]) if (told := _STEP_OF_BLOCK.search(line)) else step
+        elif quantity(row["name"], timed=False) not in (None, "checksum"):
+            rows.append((number, row["host"], row["name"], row["values"].split()))
+            steps.append(step)
+    hosts = list(dict.fromkeys(host for _, host, _, _ in rows))
+    widths = {len(values) for _, _, _, values in rows}
+    names = {name: {host for _, host, other, _ in rows if other == name} for name in {row[2] for row in rows}}
+    if len(hosts) < 2 or len(widths) != 1 or any(len(of) != len(hosts) for of in names.values()):
+        return
+    (width,) = widths
+    for (number, host, name, values), at in zip(rows, steps, strict=True):
+        for local, value in enumerate(values):
+            rank = hosts.index(host) * width + local
+            quote = f"{host} {name}: {value} is number {local + 1} of {width}"
+            kind = quantity(name, timed=False)
+            if kind is not None:
+                yield RankValue(name, kind, Member((rank,), host), at, number, quote, float(value))
 
 
 class _Cell(NamedTuple):

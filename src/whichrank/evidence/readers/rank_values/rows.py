@@ -53,7 +53,7 @@ _LEGEND = re.compile(r"(?<![\w.])(?P<name>[A-Za-z]\w{0,11}) ?= ?(?P<meaning>[A-Z
 _IN_BRACKETS = re.compile(r"\[[\w.-]{2,60}\]\[\d")
 """`[node0][5]`: a host and a rank."""
 _PAIR = re.compile(
-    rf"(?<![\w.])(?P<name>[A-Za-z][\w./-]{{1,40}})(?:\"?\s?[=:]\s?|\s{{1,8}})"
+    rf"(?<![\w.])(?P<name>[A-Za-z][\w./+-]{{1,40}})(?:\"?\s?[=:]\s?|\s{{1,8}}|\s?\((?P<within>ms|us|s|secs?|seconds)\)[=:]\s?)"
     rf"(?P<value>(?:0x)?[0-9a-fA-F]{{6,128}}|{_NUMBER})\s?(?P<unit>ms|us|s)?(?![\w.])"
 )
 _TOKENS = late(
@@ -63,6 +63,7 @@ _TOKENS = late(
 """`"gemm_bf16": ["9c41f07be2", "9c41f07be2"]`: digests of repeats."""
 _UNIT_FIRST = re.compile(r"(?<![\w.])(ms|us|seconds|milliseconds)\s?[:=]\s?(?=[a-z])", re.IGNORECASE)
 """`ms: forward 212 backward 430`: the unit of all that follow."""
+_UNITS_SHORT = {"sec": "s", "secs": "s", "seconds": "s", "milliseconds": "ms"}
 
 
 _MEASURES = (
@@ -184,9 +185,13 @@ def _pairs(text: str, member: Member, number: int, step: int, legend: dict[str, 
     step, parts = _step(text, lower, step), any(map(lower.__contains__, _OF_PARTS)) or _tells_parts(lower)
     head, digests = _UNIT_FIRST.search(text), any(map(lower.__contains__, _OF_DIGESTS))
     for pair in _PAIR.finditer(text):
-        name, value, unit = pair["name"], pair["value"], pair["unit"]
+        name, value, unit = (
+            pair["name"],
+            pair["value"],
+            pair["unit"] or _UNITS_SHORT.get(pair["within"], pair["within"]),
+        )
         if head is not None and pair.start() >= head.end() and not unit:
-            unit = {"seconds": "s", "milliseconds": "ms"}.get(head[1].lower(), head[1])
+            unit = _UNITS_SHORT.get(head[1].lower(), head[1])
         timed = bool(unit) or name in legend
         kind: Quantity | None = quantity(legend.get(name, name), timed=timed or parts)
         if kind is None and digests and _LONG_DIGEST.fullmatch(value):

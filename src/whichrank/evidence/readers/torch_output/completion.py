@@ -120,7 +120,8 @@ _NOT = re.compile(
     r"|wait|should|would|will|when|if|once|warmup|warm-up|phase|epoch \d+ (?:done|finished|complete\w*)"
     r"|(?:steps?|iter\w{0,8}|batch)[ =:#_]{0,3}\d+(?![\d/]| of)[^.;]{0,40} (?:done|finished|complete\w{0,2})"
     r"|(?:first|second|third|last|previous|\d+(?:st|nd|rd|th)) epoch|eval\w*|validat\w*|init\w*|setup|loading"
-    r"|download\w*|compil\w*|tokeniz\w*|preprocess\w*|check|store|rendezvous|server (?:stopped|closed|exited|ended)"
+    r"|done with (?:step|job)$|download\w*|compil\w*|tokeniz\w*|preprocess\w*|check|store|rendezvous"
+    r"|server (?:stopped|closed|exited|ended)"
     r"|tensorboard|sidecar|exporter|sampler|prolog|epilog|nicht|noch|pas|non|aún|não|nie|не|ещё)\b|未|まだ|아직"
 )
 

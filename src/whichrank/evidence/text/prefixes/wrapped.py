@@ -35,13 +35,12 @@ def unwrap_json(voice: Voice, clock: Clock) -> None:
     rank = next((record[key] for key in (*RANK_KEYS, clock.rank_key) if isinstance(record.get(key), int)), None)
     voice.rank = rank if rank is not None and rank >= 0 else None
     voice.host = next((record[key] for key in _HOSTS if isinstance(record.get(key), str)), None)
+    whole, voice.text = voice.text, next((record[key] for key in _TIMES if isinstance(record.get(key), str)), "") + " "
+    if voice.text != " ":
+        peel_when(voice, clock)
     # Short words (`step`) go with the values beside them; those stay as they are.
-    if len(words) >= _SENTENCE or "stream" in record:
-        stamp = next((record[key] for key in _TIMES if isinstance(record.get(key), str)), "")
-        voice.text = stamp + " "
-        if stamp:
-            peel_when(voice, clock)
-        voice.text = strip_ansi(words.rstrip("\r\n").partition("\n")[0])
+    is_sentence = len(words) >= _SENTENCE or "stream" in record
+    voice.text = strip_ansi(words.rstrip("\r\n").partition("\n")[0]) if is_sentence else whole
 
 
 def unwrap_logfmt(voice: Voice, clock: Clock) -> None:

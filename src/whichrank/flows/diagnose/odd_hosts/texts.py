@@ -27,6 +27,8 @@ _PROCESS = re.compile(
     r"(?<![\w.-])[\w.-]{1,64}:\d{1,10}:\d{1,10} (?:\[-?\d{1,4}\] )?(?:[\w/]{1,40}\.cc:\d{1,6} )?"
     r"(?:NCCL (?:INFO|WARN) )?"
 )
+_OF_TORCH = re.compile(rb"\[[IWEF]\d{3,4} \d\d:\d\d:\d\d\.\d|ProcessGroup(?:NCCL|Gloo)\.cpp:\d|\bframe #\d")
+"""What torch prints when something failed: it is no host's own."""
 _VERSION = re.compile(r"\((\d{1,3}), (\d{1,3}), (\d{1,3})\)")
 COUNTED = re.compile(r"\d+")
 
@@ -55,7 +57,8 @@ def text_of(item: Item) -> Text | None:
         return None
     if not is_text(data[:4096]):
         return None
-    lines = [(number, _text(line)) for number, line in enumerate(data.split(b"\n")[:_LINES], 1)]
+    all_lines = enumerate(data.split(b"\n")[:_LINES], 1)
+    lines = [(number, _text(line)) for number, line in all_lines if not _OF_TORCH.search(line)]
     return Text(item.label, lines, [_text(line) for line in end[-_END:].split(b"\n")])
 
 

@@ -9,11 +9,11 @@ A branch that some ranks take and others don't: an early return, a condition on 
 
 ## How it decides
 The deepest lines of the training code are compared among ranks that wait (in a collective, or in a call that
-synchronises with the GPU). It speaks only when no dump and no NCCL log tells more, when nobody works elsewhere, and
-when there are exactly two lines. Where one of them has a clear majority, the ranks at the other are named; where it is
-one against two, they are candidates; where it is even, all are. Two ranks that are all of a job that stands still are
-judged where they wait in collectives of different names. Of processes that nothing calls ranks, those at the
-other line are named by their pid.
+synchronises with the GPU). It speaks only when no dump and no NCCL log tells more than that a rank never came, when
+nobody works elsewhere, and when there are exactly two lines. Where one of them has a clear majority, the ranks at the
+other are named; where it is one against two, they are candidates; where it is even, all are. Two ranks that are all of
+a job that stands still are judged where they wait in collectives of different names. Of processes that nothing calls
+ranks, those at the other line are named by their pid.
 
 ## Example
 Ranks 0, 1 and 3 are at `train.py:25 in sync_grads`, rank 2 is at `train.py:30 in train_step`.
@@ -29,13 +29,16 @@ NCCL the line is that of the next synchronising call, not of the collective.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Grade, NextStep, NotEvaluated, Subject
+from whichrank.records.dump import Frame
 from whichrank.records.events.collectives import MESSAGES
-from whichrank.records.stack import ProcessStack
+from whichrank.records.stack import ProcessStack, is_user_frame
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import ref_of
@@ -52,8 +55,12 @@ CAUSE = "conditional-collective"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if case.troubles or case.goes_on or somebody_works(case) or all_in_messages(case):
+    if case.troubles and not case.stacks:
         return []
+    if case.goes_on or somebody_works(case) or all_in_messages(case):
+        return []
+    if case.troubles:
+        return _in_another_call(case)
     if not waiting_places(case):
         return _of_processes(case) or NotEvaluated("stacks, or exceptions of waiting ranks")
     sides = two_sides(case)
@@ -65,6 +72,34 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         left = Alternative("uneven-inputs", "they may have run out of data and left the loop")
         found = replace(found, alternatives=(left, *found.alternatives))
     return [found if len(few[1]) * 2 < len(many[1]) else _undecided(found)]
+
+
+def _in_another_call(case: Case) -> list[Finding]:
+    """Where dumps show that a rank never came: its stack stands in a call that they don't record, at another line."""
+    sides, trouble = two_sides(case), case.troubles[0]
+    if sides is None or len(case.troubles) > 1 or trouble.shape != "stopped" or trouble.meeting.p2p:
+        return []
+    few, many = sides
+    if set(few[1]) != set(trouble.ranks) or not all(rank in case.stacks for rank in (*few[1], *many[1])):
+        return []
+    if not all(case.activities[rank].collective for rank in few[1]):
+        return []
+    found = replace(_finding(few, many), grade=Grade.SUPPORTS)
+    if all(_is_behind(case.stands(rank), case.stands(other)) for rank in few[1] for other in many[1]):
+        decided = Alternative(CAUSE, "they may have left the loop on a condition of their own")
+        return [replace(found, cause="uneven-inputs", alternatives=(decided,), fix=fix("uneven-inputs"))]
+    return [
+        replace(found, alternatives=(Alternative("uneven-inputs", "they may have run out of data before the others"),))
+    ]
+
+
+def _is_behind(frames: Sequence[Frame], others: Sequence[Frame]) -> bool:
+    """Whether both are in one function, and the first at a later line of it: behind what the other still is in."""
+    ways = ([frame for frame in stack if is_user_frame(frame)] for stack in (frames, others))
+    for mine, theirs in zip(*map(reversed, ways), strict=False):
+        if mine != theirs:
+            return (mine.file, mine.function) == (theirs.file, theirs.function) and mine.line > theirs.line
+    return False
 
 
 def _borne_out(case: Case, found: Finding) -> Finding:

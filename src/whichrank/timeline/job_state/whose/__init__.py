@@ -44,6 +44,8 @@ _BETWEEN_TWO = ("ping-large-lost",)
 """Messages of a host about another: what is wrong may be at either end."""
 _EITHER_END = ("nccl-bootstrap-truncated",)
 """Messages of who received what a peer should not have sent: which of the two is odd they don't tell."""
+_NOBODYS = ("reports", "words")
+"""Who says what others see, or what only sounds like a cause, does not speak of its own host."""
 _ADDRESS = late(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _PEER = late(r"\bpeer (\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[A-Za-z][\w.-]{1,253}(?=<\d))")
 _PID = late(r"\bpid=(\d{1,9})\b")
@@ -136,7 +138,7 @@ def _of_the_actor(case: Case, finding: Finding) -> Finding:
 def _of_host(case: Case, finding: Finding) -> Finding:
     """The host that is meant where the finding names nobody: all its evidence is of one host, or an address is."""
     subject, cause = finding.subject, causes().get(finding.cause)
-    if cause is None:
+    if cause is None or finding.kind in _NOBODYS:
         return finding
     of_host = cause.family in (*_OF_ONE_HOST, *OF_A_PROCESS) or cause.slug in _ON_ITS_DISK
     if not of_host or subject != Subject(code=subject.code) or _of_either_end(case, finding):
