@@ -37,11 +37,12 @@ _ABOUT = r"(?:[\w -]{1,60} (?:on|of|from|for) |(?:on|from|host|node|hostname|mac
 _TITLE = re.compile(
     rf"\s{{0,4}}([=#*>~-]{{2,60}}|#) {{0,4}}{_ABOUT}{_LIKE_A_HOST}(?: {{1,4}}\(?({_ADDRESS})\)?)?"
     r"(?::?\s{0,4}[=#*<>~-]{0,60}\s{0,4}$"
-    r"|(?:[:,]| \(| [|/-]| (?=(?i:rank)[ _#]?\d)| {1,4}(?=nvidia-smi\b)| {1,4}[=#*~-]{2,60} ) ?\S)",
+    r"|(?:[:,]| \(| [|/-]| (?=(?i:rank)[ _#]?\d)| {1,4}(?=nvidia-smi\b)| {1,4}[=#*~-]{2,60} ) ?\S"
+    r"| {1,4}(?!ping statistics)[A-Za-z][^\n]{1,60} [=#*~-]{2,60}\s{0,4}$)",
     re.IGNORECASE,
 )
 """`== dmesg on node7 ==`, `--- node7`, `# node7 10.0.0.7, taken at 11:48`, `## host node7 (ranks 0-7)`, `== node7 ==
-nvidia-smi -L`."""
+nvidia-smi -L`, `--- node7 show_gids (index 3) ---`."""
 _ANNOUNCED = re.compile(
     rf"\s{{0,4}}(?:\[{_LIKE_A_HOST}\]|\*\*{_LIKE_A_HOST}:?\*\*:?|(?:.{{1,80}} on |{_ABOUT}){_LIKE_A_HOST} ?:"
     rf"|(?:host|hostname|node|machine|server|pod)[:=] {{0,4}}{_LIKE_A_HOST})$",

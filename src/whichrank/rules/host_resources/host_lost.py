@@ -32,8 +32,11 @@ from msgspec.structs import replace
 
 from whichrank.model.findings import Finding, Grade, NextStep, NotEvaluated
 from whichrank.records.events.base import Event
-from whichrank.records.events.launchers import JobEnded, NodeSilent
+from whichrank.records.events.communication import NcclError, PeerClosed
+from whichrank.records.events.launchers import JobEnded, NodeSilent, ProcessExit
+from whichrank.records.events.processes import Traceback
 from whichrank.records.events.startup import RendezvousError
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building, network_findings
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -57,6 +60,7 @@ _CLAIM = Claim(
     alternatives=(("rank-frozen", "an agent that was stopped misses its heartbeat too"),),
     next=(NextStep("ping HOST; ssh HOST uptime", "tells whether it is down or was restarted", ("host-lost",), "none"),),
 )
+_TELLS: tuple[type[Event], ...] = (JobEnded, NcclError, PeerClosed, ProcessExit, Traceback, WatchdogTimeout)
 _UNHEARD = replace(
     _CLAIM, category="hang", alternatives=(("firewall", "a blocked path looks the same from the other hosts"),)
 )
@@ -78,7 +82,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     named = peers(of_cause(case, CAUSE, ("root",))) if failed else ()
     told = {host for event in lost for host in _hosts(event)}
     alone = not failed or not hosts_spoken_of(case) - {short_name(host) for host in told}
-    hosts = named or (tuple(sorted(told)) if alone else ())
+    hosts = named or (tuple(sorted(told)) if alone else _broke_off(case))
     ranks = tuple(sorted({rank for host in hosts for rank in case.people.ranks_on(host)}))
     where = ", ".join(hosts) if hosts else "A host"
     how = "the scheduler reports a node failure" if failed else "its agent stopped sending heartbeats"
@@ -86,7 +90,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     finding = building.found(
         case, _CLAIM, signs, f"{where} stopped answering: {how}.", Grade.PROVES if failed else Grade.SUPPORTS, ranks
     )
-    return [_with_hosts(finding, hosts)]
+    # Who tells that another node failed is on a node of its own.
+    return [replace(finding, subject=replace(finding.subject, hosts=hosts, ranks=ranks))]
+
+
+def _broke_off(case: Case) -> tuple[str, ...]:
+    """The one host that trained with the others and says nothing of a failure, while all others do."""
+    trained = {case.people.host_of(int(rank)) for progress in case.progress for rank in {*progress.rank.tolist()}}
+    told = {short_name(event.host) for event in case.log_events if event.host and isinstance(event, _TELLS)}
+    told |= {short_name(process.host) for process in case.nccl if process.host and process.warnings}
+    silent = {short_name(host) for host in trained if host} - told
+    return tuple(silent) if len(silent) == 1 and len(told) > 1 else ()
 
 
 def _unheard(case: Case) -> Finding | None:

@@ -22,13 +22,20 @@ An MTU that does not fit gives the same refusal.
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address
+
+from msgspec.structs import replace
+
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.late_pattern import late
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
 from whichrank.timeline.network import rdma_retries
+
+_ENDS = late(r"\blocal GID ([\da-fA-F:.]{2,45}), remote GID ([\da-fA-F:.]{2,45})")
 
 CODE = "RDMA202"
 CAUSE = "roce-gid"
@@ -56,8 +63,23 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
     sure = known_messages.grade(told or more)
-    return [
-        building.tell_of(
-            case, _CLAIM, "The address that {who} uses on the fabric does not fit: {what}.", told or more, sure
-        )
-    ]
+    tell = "The address that {who} uses on the fabric does not fit: {what}."
+    found = building.tell_of(case, _CLAIM, tell, told or more, sure)
+    speaking = told or more
+    peers = [gid for s in speaking if (gid := _odd_peer(s.sign.text)) is not None]
+    if not peers or len(peers) < len(speaking):
+        return [found]
+    hosts = tuple(sorted({case.host_names[gid] for gid in peers if gid in case.host_names}))
+    message = f"The address that a peer uses on the fabric is no routable one: {peers[0]}."
+    return [replace(found, message=message, subject=replace(found.subject, hosts=hosts, ranks=()), victims=())]
+
+
+def _odd_peer(text: str) -> str | None:
+    """The GID of the other side, where it is link-local and the own one is an address of IPv4."""
+    ends = _ENDS.search(text)
+    try:
+        own, peer = map(IPv6Address, ends.groups()) if ends else (None, None)
+    except ValueError:
+        return None
+    odd = own is not None and peer is not None and own.ipv4_mapped is not None and peer.is_link_local
+    return peer.compressed if odd and peer is not None else None

@@ -1,9 +1,11 @@
 """Whose addresses are whose: interfaces with their addresses (`ip -br addr`, `ip -o addr`, and what people shorten them
-to), the names of addresses (`getent hosts`, /etc/hosts), and what people call hosts for short (`node1 = gpu-h02`)."""
+to), the GIDs of RDMA ports (`show_gids`), the names of addresses (`getent hosts`, /etc/hosts), and what people call
+hosts for short (`node1 = gpu-h02`)."""
 
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address
 
 from msgspec.structs import replace
 
@@ -42,6 +44,8 @@ _LISTS = (b"inet ", b" UP ", b" DOWN ", b" UNKNOWN ")
 _TABLES = (b"getent", b"/etc/hosts", b"localhost")
 """One of these stands where interfaces are listed, or addresses are named."""
 
+_GID = re.compile(r"\s{0,8}[a-z]\w{1,31}\s{1,16}\d{1,3}\s{1,16}\d{1,3}\s{1,16}([\da-f:]{15,39})\s")
+"""A row of show_gids: `mlx5_2  1  3  fe80:0000:…`."""
 _OF_GETENT = ("STREAM", "DGRAM", "RAW")
 """Kinds of sockets, which `getent ahosts` lists between the address and the name."""
 
@@ -52,7 +56,7 @@ def fits(head: bytes, name: str) -> bool:
     lines = [line[:_LONGEST] for line in head.decode("utf-8", "replace").split("\n")] if lists or tables else []
     if (lists and any(map(_LISTED.search, lines))) or (tables and any(map(_NAMED.match, lines))):
         return True
-    return _SHORT_WITHIN.search(head) is not None
+    return _SHORT_WITHIN.search(head) is not None or b"show_gids" in head or b"GID" in head
 
 
 def _of_names(head: bytes, name: str) -> bool:
@@ -87,12 +91,22 @@ def read(item: Item) -> list[PortState | HostName]:
                 found.append(PortState(ref, match["device"], host=of, snapshot=place, addresses=addresses, line=number))
                 if spoken_of is not None and spoken_of[1] in addresses:
                     of = host = _now_of(found, spoken_of, ref)
+        if ":" in line and host is not None and (gid := _GID.match(line)) and (address := _plain(gid[1])):
+            found.append(HostName(Ref(item.label, f"line {number}", line.strip()[:300], None, host), address, (host,)))
         if names and (row := _NAMED.match(line)):
             own = host or (prompt if prompt in row[2].split() else None)  # the names below it bear it out
             ref = Ref(item.label, f"line {number}", line.strip()[:300], None, own)
             if called := tuple(name for name in row[2].split() if name not in _OF_GETENT):
                 found.append(HostName(ref, row[1], called))
     return [*found, *_called(item, text)]
+
+
+def _plain(address: str) -> str | None:
+    """An address of IPv6 as everybody writes it."""
+    try:
+        return IPv6Address(address).compressed
+    except ValueError:
+        return None
 
 
 def _called(item: Item, text: str) -> list[HostName]:

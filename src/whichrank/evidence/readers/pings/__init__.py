@@ -64,6 +64,12 @@ def read(item: Item) -> Reading:
                 Ping(ref, pair["target"], "", int(n["sent"]), int(n["got"]), int(n["size"]), pair["host"])
                 for n in _OF_SIZE.finditer(text, pair.end())
             ]
+        elif " to " in text and (own := _FROM.search(text)):
+            ref = Ref(item.label, f"line {number}", text.strip()[:300], None, own["host"])
+            found += [
+                Ping(ref, n["target"], "", int(n["sent"]), int(n["got"]), int(n["size"]), own["host"])
+                for n in _TO.finditer(text, own.start())
+            ]
         elif "ping" in text and (by := _BY.match(text)):
             ref = Ref(item.label, f"line {number}", text.strip()[:300], None, by["host"])
             found += [
@@ -73,12 +79,6 @@ def read(item: Item) -> Reading:
         elif "/" in text and (has := _HAS.match(text)):
             ref = Ref(item.label, f"line {number}", text.strip()[:300], None, has["host"])
             found.append(HostName(ref, has["address"], (has["host"],)))
-        elif " to " in text and (own := _FROM.search(text)):
-            ref = Ref(item.label, f"line {number}", text.strip()[:300], None, own["host"])
-            found += [
-                Ping(ref, n["target"], "", int(n["sent"]), int(n["got"]), int(n["size"]), own["host"])
-                for n in _TO.finditer(text, own.start())
-            ]
         elif begun := _BEGUN.match(text):
             target, address, size = begun[1], begun[2], int(begun[3])
         elif named := _NAMED.match(text):

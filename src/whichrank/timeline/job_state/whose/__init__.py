@@ -138,7 +138,7 @@ def _of_the_actor(case: Case, finding: Finding) -> Finding:
 def _of_host(case: Case, finding: Finding) -> Finding:
     """The host that is meant where the finding names nobody: all its evidence is of one host, or an address is."""
     subject, cause = finding.subject, causes().get(finding.cause)
-    if cause is None or finding.kind in _NOBODYS:
+    if cause is None or finding.kind in _NOBODYS or cause.slug in _LOSES_THE_HOST:
         return finding
     of_host = cause.family in (*_OF_ONE_HOST, *OF_A_PROCESS) or cause.slug in _ON_ITS_DISK
     if not of_host or subject != Subject(code=subject.code) or _of_either_end(case, finding):
