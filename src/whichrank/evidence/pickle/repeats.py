@@ -28,12 +28,13 @@ _OPERAND = {
     **dict.fromkeys(b"G", 8),
 }
 """Operand bytes of the opcodes that a learnt record may have, beside strings and LONG1."""
+_FLOAT, _NO_NUMBER = ">f8", ("", 0, 0)
 _NUMBERS = {
     0x4B: ("<u1", 1, 1),
     0x4D: ("<u2", 1, 2),
     0x4A: ("<i4", 1, 4),
     0x8A: ("<i8", 2, 8),
-    0x47: (">f8", 1, 8),
+    0x47: (_FLOAT, 1, 8),
 }
 """BININT1, BININT2, BININT, LONG1 of eight bytes, BINFLOAT: array type, begin of the payload, its width."""
 _PUTS = b"qr\x94"
@@ -49,6 +50,13 @@ class Shape(Struct, frozen=True):
     numbers: frozenset[str]
     unused: frozenset[str] = frozenset()
     """Keys whose numbers change but that nobody reads."""
+    floats: frozenset[str] = frozenset()
+    """Keys that may hold a number with a fraction; in others such a one is no number."""
+
+    def number_at(self, key: str, data: bytes, pos: int) -> tuple[str, int, int]:
+        """Array type, begin of the payload and width of the number of a key; no type where it is none."""
+        found = _NUMBERS.get(data[pos], _NO_NUMBER)
+        return _NO_NUMBER if found[0] == _FLOAT and key in self.numbers and key not in self.floats else found
 
 
 class Number(NamedTuple):
@@ -186,7 +194,7 @@ class Repeats:
             pos += len(part)
             if not key:
                 break
-            kind, behind, width = _NUMBERS.get(data[pos], ("", 0, 0))
+            kind, behind, width = self.shape.number_at(key, data, pos)
             if not kind or (behind == 2 and data[pos + 1] != width):
                 return None
             payload.append((pos + behind - start, width))
@@ -255,7 +263,7 @@ def _walk(body: bytes, record: dict[Any, Any], shape: Shape) -> tuple[tuple[Numb
     memoized = sum(width == 0 for _, width in payload)
     numbers, parts, begin = [], [], 0
     for key, at in zip(record, slots[1::2], strict=True):
-        kind, behind, width = _NUMBERS.get(body[at], ("", 0, 0))
+        kind, behind, width = shape.number_at(key, body, at)
         if not kind or (key not in shape.numbers and key not in shape.unused):
             continue
         payload.append((at + behind, width))

@@ -69,7 +69,10 @@ _TELLING = tuple(
         rf"{_HOST} \[{_NAMED_RANK}\]:? ?",
         rf"{_HEAD}[\[(<][rR]{_RANK}(?:[ ,|/]{{1,2}}[\w=:.-]{{1,20}}){{0,6}}[\])>]:? ?",
         rf"\[{_NAMED_RANK}(?:[ ,|]{{1,2}}[a-z]{{1,8}}[=:]?\d{{1,5}}){{1,6}}\]:? ?",
+        rf"[\[(<]{_NAMED_RANK}[ ,:/|@-]{{1,2}}{_HOST}[\])>]:? ?",
+        rf"{_NAMED_RANK}[@/]{_HOST}(?:: | ?\| |> )",
         rf"{_HEAD}[rR]{_RANK}(?:: | ?\| )",
+        rf"(?:[A-Z]{{4,8}}|[DIWEC])[:|]? {{1,8}}[rR]{_RANK} (?=\S)",
         rf"{_HEAD}[rR]{_RANK} (?=[A-Za-z][\w.-]{{0,30}}: )",
     )
 )
@@ -127,6 +130,12 @@ _ANY_RANK = re.compile(rb"rank[ :=]?(\d{1,5})")
 _AGREED, _AGREED_OFTEN, _FEW = 2, 4, 64
 _LINES = 4000
 _LONGEST = 600
+
+
+def unstamped(edges: bytes) -> list[str]:
+    """The first lines without the times that begin them, as far as they say anything."""
+    whole = (line[:_LONGEST] for line in edges.decode("utf-8", "replace").split("\n")[:_LINES])
+    return [line for line in map(_unstamped, whole) if line.strip()]
 
 
 @lru_cache(maxsize=8)

@@ -55,7 +55,8 @@ _AGREE = 3
 _LEFT = re.compile(
     r"(?i)\b(?:epoch|train(?:ing)?|eval(?:uation)?|valid(?:ation)?|pass|loop|loader|dataset)\b[^\n]{0,30}"
     r"\b(?:done|over|end(?:s|ed)?|finished|complete[ds]?|exhausted)\b"
-    r"|\b(?:left|leaving|end of|out of)\b[^\n]{0,30}\b(?:loop|epoch|data|batches|loader)\b|on_train_epoch_end"
+    r"|\b(?:left|leaving|end of|out of)\b[^\n]{0,30}"
+    r"\b(?:loop|epoch|data|batch(?:es)?|loader|buckets?|shards?|samples?|stream|iterator|sampler)\b|on_train_epoch_end"
 )
 _OF_HOSTS = ("cpu-starved", "storage-stall")
 """What all ranks of a host have together."""

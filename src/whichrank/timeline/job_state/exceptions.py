@@ -57,6 +57,7 @@ _KNOWN_WORDS = (
 _CHECKS = ("check_ddp_consistency", "_check_grad_norms")
 """Functions of trainers that compare the ranks: what they raise is told by the rule on what differs."""
 NOT_FINITE = re.compile(r"(?i)(?<![\w.])(?:nan|inf|non-?finite|not finite)(?![\w.])")
+_REDUCED = re.compile(r"(?i)\b(?:grad(?:ient)?s?[ _]?norm|gnorm|norm of (?:the )?gradients?)\b")
 _TRAINED = re.compile(r"(?i)loss|grad|norm|weights?\b|param|logits|activation")
 _CARRIED = re.compile(r"Caught \w{1,60} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """torch raises the exception of another process or thread again; the original follows below it."""
@@ -156,11 +157,12 @@ def _read_what_was_cut(case: Case, event: Traceback) -> bool:
 
 def all_gave_up_on_nan(case: Case) -> list[Statement]:
     """What the ranks raised, where several did, or nobody in particular, and all say that a loss or a gradient is not
-    finite."""
+    finite; of a norm of the gradients it may be one rank, since all ranks have the same."""
     raised = own_exceptions(case)
     ranks = {sign.rank for sign in raised if sign.rank is not None}
     told = all(NOT_FINITE.search(sign.text) and _TRAINED.search(sign.text) for sign in raised)
-    return raised if len(ranks) != 1 and told else []
+    of_all = all(_REDUCED.search(sign.text) for sign in raised)
+    return raised if told and (len(ranks) != 1 or of_all) else []
 
 
 def lost_a_peer(case: Case) -> set[int]:

@@ -22,7 +22,7 @@ from whichrank.evidence.readers.flight_recorder.columns import (
 )
 from whichrank.model.errors import UnreadableError
 
-SHAPE = Shape(MARKER, frozenset(COLUMN) | {DURATION}, unused=frozenset({"op_id"}))
+SHAPE = Shape(MARKER, frozenset(COLUMN) | {DURATION}, unused=frozenset({"op_id"}), floats=frozenset({DURATION}))
 """What repeats in a dump, for the decoder."""
 _SECONDS = 8.0  # CPU time for one dump
 

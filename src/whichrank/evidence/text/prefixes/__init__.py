@@ -61,6 +61,9 @@ def _peel_own(voice: Voice, clock: Clock, prefix: re.Pattern[str]) -> None:
     if match := prefix.match(voice.text):
         told = match.groupdict()
         voice.rank, voice.host = int(told["rank"]) if "rank" in told else None, told.get("host")
+        if "local" in told and (first := clock.first_ranks.get(told["host"])) is not None:
+            voice.local_rank = int(told["local"])
+            voice.rank = first + voice.local_rank
         voice.speaker, voice.text = match[0].strip(), voice.text[match.end() :]
     elif clock.hosts and (token := _FIRST_WORD.match(voice.text)) and token[1] in clock.hosts:
         voice.host, voice.text = token[1], voice.text[token.end() :]

@@ -6,7 +6,8 @@ import re
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 
-from whichrank.evidence.text.own_prefix import hosts_named, learn
+from whichrank.evidence.text.local_prefix import learn_local
+from whichrank.evidence.text.own_prefix import hosts_named, learn, unstamped
 from whichrank.evidence.text.prefixes.voice import Voice
 from whichrank.evidence.text.rank_key import learn_key
 from whichrank.model.contracts import Item
@@ -27,6 +28,8 @@ class Clock:
         """The lines heard last: several readers listen to the same."""
         self.prefix: re.Pattern[str] | None = None
         """What the file puts before its lines to tell its ranks apart, where that was learned."""
+        self.first_ranks: dict[str, int] = {}
+        """By host, where that prefix has the number of a process on its host."""
         self.hosts: frozenset[str] = frozenset()
         """The hosts that such prefixes name: others of their lines begin with the host alone."""
         self.rank_key: str | None = None
@@ -79,6 +82,9 @@ def prefix_of(edges: bytes) -> Clock:
 
 def _taught(clock: Clock, edges: bytes, file: str = "") -> Clock:
     clock.prefix = learn(edges, file)
+    if b"rank" in edges.lower() and (clock.prefix is None or "rank" not in clock.prefix.groupindex):
+        local = learn_local(unstamped(edges))
+        clock.prefix, clock.first_ranks = local or (clock.prefix, {})
     clock.hosts = hosts_named(clock.prefix, edges) if clock.prefix is not None else frozenset()
     clock.rank_key = learn_key(edges)
     return clock
