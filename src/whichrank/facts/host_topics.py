@@ -44,6 +44,7 @@ _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r"(?i)\b(?:throttl\w*|power[._ ](?:cap|limit|brake)|hw[_ ]slowdown|clocks?[._ ]sm)\b"),
     ),
     ("pcie-degraded", re.compile(r"(?i)\bpcie\b|\blink width\b")),
+    ("stale-lock-or-store", re.compile(r"(?i)(?<![\w.-])(?:[\w/.-]{1,80}[./_-])?lock(?:file)?(?![\w.-])")),
     ("slow-network", re.compile(r"\b\d+ ?[GM]b(?:/s(?:ec)?|ps|it/s)\b|\b[GM]b/s(?:ec)?\b")),
 )
 """Of several, the one nearest to what differs counts."""

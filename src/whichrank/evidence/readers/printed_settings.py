@@ -36,7 +36,11 @@ _MARKS = (
     b"torch:",
     b"river",
 )
-_SET = re.compile(r"(?<![\w$])((?:NCCL|GLOO|TORCH|PYTORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})=([^\s;,\"'|]{1,120})")
+_ADVISED = r"(?<!run with )(?<!set )(?<!try )(?<!use )"
+"""`(run with NCCL_DEBUG=WARN for details)`: what should be set is not."""
+_SET = re.compile(
+    rf"(?<![\w$]){_ADVISED}((?:NCCL|GLOO|TORCH|PYTORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{{2,60}})=([^\s;,\"'|]{{1,120}})"
+)
 _SET_IN_DICT = re.compile(
     r"[\"']((?:NCCL|GLOO|TORCH|PYTORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})[\"']\s?:\s?[\"']([^\"'\n]{1,120})[\"']"
 )

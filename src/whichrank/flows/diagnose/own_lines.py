@@ -202,6 +202,8 @@ def _of(rank: int, case: Case, spoken: SpokenLines, suspects: Collection[int]) -
             yield _quoted(case, rank, line, "uneven-inputs")  # it says that its evaluation is over
         elif cause is not None:
             yield _quoted(case, rank, line, cause)
+            if line.speaker == me and _left_the_loop(line, spoken):
+                yield _quoted(case, rank, line, "uneven-inputs")
         elif line.speaker == me and (cause := _told_by_host(line, case, spoken)) is not None:
             for same in (other for other in spoken.lines if other.shape == line.shape):
                 if isinstance(same.speaker.name, int):

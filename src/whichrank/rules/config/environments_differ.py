@@ -51,9 +51,7 @@ class _Environment(Struct, frozen=True):
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    told = _captured(case)
-    told = told if len(told) > 1 else _printed_by_nccl(case)
-    told = told if len(told) > 1 else _printed_by_hosts(case)
+    told = max(_captured(case), _printed_by_nccl(case), _printed_by_hosts(case), key=len)
     if len(told) < 2:
         return NotEvaluated("the environments of two ranks or more")
     names = sorted({name for each in told for name in each.values if _must_match(name)})

@@ -49,6 +49,11 @@ _HOST_TOKEN = re.compile(
     rf"((?![wrpWRP]\d{{1,5}} )[A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) "
     rf"(?={LEVEL}\b|\[?rank[ _=]?\d|[rR]\d{{1,6}} {{1,3}}{LEVEL}\b|[a-z][\w./-]{{1,40}}(?:\[\d{{1,10}}\])?: )"
 )
+_HOST_TIMED = re.compile(
+    r"([A-Za-z][\w.-]{0,60}\d[\w.-]{0,20})[ \t]{1,4}"
+    r"(?=\d{4}-\d\d-\d\d[T ]\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d )"
+)
+"""A host before the time, as exports of rsyslog have it."""
 _LEVEL_BEFORE_RANK = re.compile(rf"{LEVEL} ?:? {{0,8}}(?:[-|] )?(?=\[?rank[ _=]?\d)")
 _MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:out|err|diag)>:? ?")
 _RAY = re.compile(
@@ -151,6 +156,7 @@ def _tag(voice: Voice, text: str) -> re.Match[str] | None:
     if voice.host is None:
         match = _HOST.match(text) if first in _HOST_BEGINS else None
         match = match or (_OBJECT.match(text) if text.startswith(("pod/", "node/")) else None)
+        match = match or (_HOST_TIMED.match(text) if "-" in text[:80] or ":" in text[:80] else None)
         match = match or (_HOST_TOKEN.match(text) if voice.stamped else None)
         match = match or (_TEST_FAILS.match(text) if ": Test " in text[:90] else None)
         if match:
