@@ -78,7 +78,9 @@ _HELD_UP: dict[str, str] = {
         r"(?:samples?|batch(?:es)?|examples?|shards?|records?)"
     ),
     "rank-stuck-in-data-loading": (
-        r"(?:read|fetch|load|open|stream|download|prefetch|decod)\w{0,4} .{0,80}"
+        r"(?:next|get|wait\w{0,3}(?:[_ ]for)?)[_ ](?:(?:next|the|a)[_ ])?(?:batch|data|input)\b"
+        r"|data[_ ]?(?:wait|load\w{0,3}|fetch)\b"
+        r"|(?:read|fetch|load|open|stream|download|prefetch|decod)\w{0,4} .{0,80}"
         r"(?:shard|tar|parquet|arrow|bucket|blob|object|sample|batch|file|segment|data\w{0,6})"
         r"|(?:data ?loader|prefetch\w{0,4}|shard|s3|gcs|bucket|dataset)\b.{0,60}"
         r"(?:retr(?:y|ies|ying)|slow|wait\w{0,3}|stall\w{0,3}|timed? ?out|attempt|backoff|behind)"

@@ -210,7 +210,8 @@ class Case(Struct, dict=True):
         """Whether something besides the dumps says that the job hangs."""
         waiting = sum(activity.doing == "waiting" and not activity.presumed for activity in self.activities.values())
         # Of a job that runs, some ranks wait for a moment while most do something.
-        return self.timed_out or (waiting > 1 and 2 * waiting >= len(self.activities)) or self.all_stand
+        told = self.timed_out or (waiting > 1 and 2 * waiting >= len(self.activities)) or self.all_stand
+        return told or self.stands_at is not None
 
     @property
     def ranks_timed_out(self) -> set[int]:
@@ -249,6 +250,13 @@ class Case(Struct, dict=True):
         from whichrank.timeline.job_state.pairs_of_runs import trials
 
         return [*seen, *trials(self)]
+
+    @cached_property
+    def stands_at(self) -> Ref | None:
+        """Where its own lines show that it counts no further."""
+        from whichrank.timeline.steps.pace import stands_at
+
+        return stands_at(self)
 
     @cached_property
     def slowed(self) -> Ref | None:

@@ -92,6 +92,9 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
         found = [replace(_quoted(case, rank, behind[1], missing), missing=True) for rank in behind[0]]
     found = found or [line for rank in sorted(suspects) if (line := _still_at_it(rank, case, spoken)) is not None]
     found = found or [line for rank in sorted(suspects) if (line := _a_round_behind(rank, case, spoken)) is not None]
+    found = found or [
+        line for rank in sorted(_parted(spoken)) if (line := _state_at_last(rank, case, spoken)) is not None
+    ]
     alone = len({line.rank for line in found}) == 1
     return found if named or behind is not None or alone else []
 
@@ -132,7 +135,7 @@ def _parted(spoken: SpokenLines) -> set[int]:
     if often < max(_AGREE - 1, _NEARLY_ALL * len(last)) or len(last) < _AGREE or not common[1]:
         return set()
     others = {rank: line for rank, line in last.items() if (line.beginning, line.numbers[:1]) != common}
-    said = spoken.told[common[0]].keys()
+    said = {rank for rank, lines in spoken.rounds[common[0]].items() if any(x.numbers[:1] == common[1] for x in lines)}
     ahead = any(_counter(line) > _value(common[1][0]) for line in spoken.lines if line.speaker.name in others)
     return set() if ahead or said & others.keys() else set(others)
 
@@ -189,6 +192,13 @@ def _a_round_behind(rank: int, case: Case, spoken: SpokenLines) -> OwnLine | Non
         if everybody and rank in by_rank and often == {len(by_rank[rank]) + 1}:
             return replace(_quoted(case, rank, mine, cause), behind=True)
     return None
+
+
+def _state_at_last(rank: int, case: Case, spoken: SpokenLines) -> OwnLine | None:
+    """What a rank says that it is in, to the end, where nearly all others say that they are in another thing."""
+    mine = next((line for line in reversed(spoken.lines) if line.speaker == Speaker("rank", rank)), None)
+    cause = activity_in(mine.text) if mine is not None and case.stands_at is not None else None
+    return replace(_quoted(case, rank, mine, cause), behind=True) if mine is not None and cause is not None else None
 
 
 def _of(rank: int, case: Case, spoken: SpokenLines, suspects: Collection[int]) -> Iterator[OwnLine]:

@@ -10,6 +10,7 @@ from whichrank.evidence.text.own_lines import is_own
 from whichrank.evidence.text.path_hint import hint_of_path
 from whichrank.evidence.text.prefixes import listen
 from whichrank.evidence.text.prefixes.clock import clock_of
+from whichrank.evidence.text.prefixes.wrapped import plain
 from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item
@@ -127,8 +128,8 @@ class SpokenLines:
             too_late = too_late or any(map(line.__contains__, _TOO_LATE))
             if not too_late:
                 speaker = Speaker("rank", rank) if rank is not None else next(iter(places), Speaker())
-                shape = _NUMBERS.sub("0", voice.text[:200])
-                said.append(Line(item.label, number, voice.text[:_LONGEST], speaker, shape))
+                words = plain(voice.text)
+                said.append(Line(item.label, number, words[:_LONGEST], speaker, _NUMBERS.sub("0", words[:200])))
         if any(line.speaker.kind in ("rank", "task") for line in said):
             self.lines += [line for line in said if line.speaker.kind]
         else:  # a log of hosts alone: its own rules know which of its lines are of this run, unless they name a rank

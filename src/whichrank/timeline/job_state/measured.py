@@ -237,6 +237,41 @@ def _ref(told: _Told) -> Ref:
     return Ref(told.source, f"line {cell.line} ({cell.name}{at})", cell.quote[:200], rank)
 
 
+class DataShare(Struct, frozen=True):
+    """How much of the steps a rank waits for data, by lines that tell the parts of a step."""
+
+    member: Member
+    share: float
+    data_ms: float
+    whole_ms: float
+    """Of one step."""
+    lines: int
+    ref: Ref
+
+
+def data_shares(values: Iterable[RankValues]) -> list[DataShare]:
+    """That of every rank whose lines tell a time for data beside others."""
+    lines: dict[tuple[Member, str, int], dict[Quantity, float]] = defaultdict(lambda: defaultdict(float))
+    last: dict[Member, _Told] = {}
+    for record in values:
+        for cell in record.cells:
+            if cell.quantity in ("data", "work", "wait", "step"):
+                lines[cell.member, record.source, cell.line][cell.quantity] += cell.value
+            if cell.quantity == "data":
+                last[cell.member] = _Told(record.source, cell)
+    spent: dict[Member, list[tuple[float, float]]] = defaultdict(list)
+    for (member, _, _), parts in lines.items():
+        data = parts.get("data")
+        whole = max(parts["step"], (data or 0.0) + parts["work"] + parts["wait"])
+        if data is not None and whole > data:
+            spent[member].append((data, whole))
+    return [
+        DataShare(member, data / whole, data / len(each), whole / len(each), len(each), _ref(last[member]))
+        for member, each in spent.items()
+        for data, whole in [map(sum, zip(*each, strict=True))]
+    ]
+
+
 def ranks_of(case: Case, members: Iterable[Member]) -> tuple[int, ...]:
     """The ranks of the members; those of a host where only the host was named and its ranks are known."""
     found: set[int] = set()

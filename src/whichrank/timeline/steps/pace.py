@@ -20,6 +20,35 @@ _STEPS_BEFORE, _STEPS_AT_ONCE, _SLOWER = 4, 5, 1.1
 _FOR_GOOD = 1.3
 """A job became slower where nearly all steps to its end take this many times as long as nearly all before."""
 _NEARLY_ALL = 0.9
+_OFTEN, _MANY_TIMES, _LONG_NS = 4, 4, 60_000_000_000
+"""A job stands where each rank tells its last step so often, for so many times the longest time that one took, and so
+long."""
+
+
+def stands_at(case: Case) -> Ref | None:
+    """The step at which all ranks of an output stay to its end, although they go on telling it."""
+    return next((ref for progress in case.progress if (ref := _stands_at(progress)) is not None), None)
+
+
+def _stands_at(progress: Progress) -> Ref | None:
+    stays = [_stay(progress, rank) for rank in np.unique(progress.rank).tolist()]
+    if not stays or None in stays:
+        return None
+    row, seconds = min((stay for stay in stays if stay is not None), key=lambda stay: stay[1])
+    told = f"step {progress.step[row]} is told again and again for {seconds:.0f} s"
+    return Ref(progress.source, f"line {progress.line[row]}", told, int(progress.rank[row]))
+
+
+def _stay(progress: Progress, rank: int) -> tuple[int, float] | None:
+    """The first line of a rank with its last step, and for how long it says the same; None where that is not long."""
+    rows = np.flatnonzero((progress.step >= 0) & (progress.rank == rank) & (progress.time_ns > 0))
+    steps, times = progress.step[rows], progress.time_ns[rows]
+    moves = np.flatnonzero(np.diff(steps) > 0)
+    if len(moves) < _STEPS_BEFORE or len(steps) - 1 - moves[-1] < _OFTEN or (np.diff(steps) < 0).any():
+        return None
+    since, usual = times[moves[-1] + 1], np.diff(times)[moves].max()
+    stays = int(times[-1] - since)
+    return (int(rows[moves[-1] + 1]), stays / 1e9) if stays > max(_LONG_NS, _MANY_TIMES * int(usual)) else None
 
 
 def slowed_down(case: Case) -> Ref | None:

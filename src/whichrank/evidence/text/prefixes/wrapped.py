@@ -14,11 +14,11 @@ from whichrank.evidence.text.rank_key import RANK_KEYS
 _CUT_JSON = re.compile(r'\{"(?:log|message|msg|text)" ?: ?"(.{20,}?)(?:(?<!\\)",|$)')
 _WORDS = ("log", "message", "msg", "text", "line", "textPayload", "MESSAGE", "body")
 _HOSTS = ("host", "hostname", "node", "pod", "pod_name", "_HOSTNAME")
-_TIMES = ("time", "ts", "timestamp", "@timestamp")
+_TIMES = ("time", "ts", "timestamp", "@timestamp", "asctime", "datetime", "t")
 LOGFMT = ("ts=", "t=", "time=", "timestamp=", "level=", "lvl=")
 """How lines of `key=value` loggers begin."""
 _PAIR = re.compile(r"([A-Za-z_@][\w.@-]{0,40})=(\"(?:[^\"\\]|\\.){0,4000}\"|[^\s\"]{0,400})(?:\s{1,4}|$)")
-_PAIRS_OF_NOBODY = frozenset((*_TIMES, "t", "level", "lvl", "logger", "caller", *_HOSTS, "rank", "global_rank", "pid"))
+_PAIRS_OF_NOBODY = frozenset((*_TIMES, "level", "lvl", "logger", "caller", *_HOSTS, "rank", "global_rank", "pid"))
 _SENTENCE = 24
 _LEAST_PAIRS, _DIGITS = 3, 8
 
@@ -43,6 +43,18 @@ def unwrap_json(voice: Voice, clock: Clock) -> None:
     voice.text = strip_ansi(words.rstrip("\r\n").partition("\n")[0]) if is_sentence else whole
 
 
+def plain(text: str) -> str:
+    """The fields of a record without a sentence that say neither who nor when: `step=86 phase=backward`."""
+    if not text.startswith("{"):
+        return text
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    told = (f"{key}={value}" for key, value in record.items() if key not in _PAIRS_OF_NOBODY)
+    return " ".join(told) or text
+
+
 def unwrap_logfmt(voice: Voice, clock: Clock) -> None:
     """The same of `ts=… level=info rank=3 msg="…" step=7`: the words, and the pairs that say neither who nor when."""
     pairs: dict[str, str] = {}
@@ -59,7 +71,7 @@ def unwrap_logfmt(voice: Voice, clock: Clock) -> None:
     voice.rank = int(rank) if rank.isdecimal() and len(rank) < _DIGITS else None
     voice.pid = int(pid) if pid.isdecimal() and len(pid) < _DIGITS else None
     voice.host = next((pairs[key] for key in _HOSTS if pairs.get(key)), None)
-    voice.text = next((pairs[key] for key in (*_TIMES, "t") if pairs.get(key)), "") + " "
+    voice.text = next((pairs[key] for key in _TIMES if pairs.get(key)), "") + " "
     if voice.text != " ":
         peel_when(voice, clock)
     voice.text = " ".join(rest)
