@@ -1,9 +1,10 @@
 """Count the words of reports whose cause is known: makes src/whichrank/facts/reported_words.txt.
 
-    python tools/reported_words.py FOLDER…
+    python tools/reported_words.py [--add] FOLDER…
 
-A FOLDER holds `logs/NAME/` (files as users hand them over) and `truth/NAME.json` ({"cause": [best first, …]}). Only
-words that occur in two reports or more are kept, so that no name of a user, host or path gets into the table.
+--add counts them in beside those of the table, whose texts need not be at hand. A FOLDER holds `logs/NAME/` (files as
+users hand them over) and `truth/NAME.json` ({"cause": [best first, …]}). Only words that occur in two reports or more
+are kept, so that no name of a user, host or path gets into the table.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from whichrank.facts.closest_cause import UNIT, passages_of_causes, rarities, weighed, words
+from whichrank.facts.closest_cause import UNIT, passages_of_causes, rarities, reported, weighed, words
 from whichrank.facts.taxonomy import causes
 from whichrank.flows.diagnose.unexplained import new_lines
 
@@ -22,21 +23,26 @@ TABLE = Path(__file__).resolve().parent.parent / "src" / "whichrank" / "facts" /
 IN_REPORTS = 2
 
 
-def main(folders: list[str]) -> None:
-    reports = [report for folder in folders for report in labelled(Path(folder))]
+def main(arguments: list[str]) -> None:
+    add = arguments[:1] == ["--add"]
+    reports = [report for folder in arguments[add:] for report in labelled(Path(folder))]
+    known, before, number = reported() if add else ([], Counter[str](), 0)
     having = Counter(word for _, counts in reports for word in counts)
-    kept = {word: count for word, count in having.items() if count >= IN_REPORTS}
+    kept = before + Counter({word: count for word, count in having.items() if count >= IN_REPORTS or word in before})
     told = [Counter(words(text)) for _, text in passages_of_causes()]
-    rarity = rarities(Counter(kept) + Counter(w for counts in told for w in counts), len(reports) + len(told))
+    number += len(reports)
+    rarity = rarities(kept + Counter(w for counts in told for w in counts), number + len(told))
     weights: dict[str, Counter[str]] = defaultdict(Counter)
+    for cause, of_cause in known:
+        weights[cause].update(of_cause)
     for cause, counts in reports:
         weights[cause].update({w: x for w, x in weighed(counts, rarity).items() if w in kept})
-    table = [f"{len(reports)} " + " ".join(f"{word}={count}" for word, count in sorted(kept.items()))]
+    table = [f"{number} " + " ".join(f"{word}={count}" for word, count in sorted(kept.items()))]
     for cause, of_cause in sorted(weights.items()):
         pairs = [f"{word}={round(UNIT * x)}" for word, x in sorted(of_cause.items()) if round(UNIT * x)]
         table.append(f"{cause} " + " ".join(pairs))
     TABLE.write_text("\n".join(table) + "\n", encoding="utf-8")
-    print(f"{len(reports)} reports, {len(kept)} words, {len(weights)} causes: {TABLE.stat().st_size} bytes")
+    print(f"{number} reports, {len(kept)} words, {len(weights)} causes: {TABLE.stat().st_size} bytes")
 
 
 def labelled(folder: Path) -> Iterator[tuple[str, Counter[str]]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from whichrank.facts.closest_cause import _model, _reported, closest
+from whichrank.facts.closest_cause import _model, closest, reported
 from whichrank.facts.taxonomy import causes
 
 TEXTS = {
@@ -33,7 +33,7 @@ def test_a_text_without_known_words_is_close_to_nothing() -> None:
 
 
 def test_the_table_of_words_names_known_causes_and_no_word_of_a_single_report() -> None:
-    weights, having, number = _reported()
+    weights, having, number = reported()
     assert {cause for cause, _ in weights} <= set(causes()) - {"healthy", "unknown"}
     assert min(having.values()) >= 2
     assert max(having.values()) <= number

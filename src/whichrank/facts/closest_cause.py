@@ -84,13 +84,13 @@ def _telling(lines: Sequence[Sequence[str]], cause: str, model: Model) -> int:
 @cache
 def _model() -> Model:
     passages = [(cause, Counter(words(text))) for cause, text in passages_of_causes()]
-    reported, having, number = _reported()
+    told, having, number = reported()
     for _, counts in passages:
         having.update(counts.keys())
     number += len(passages)
     rarity = rarities(having, number)
     held: dict[str, Counter[str]] = defaultdict(Counter)
-    for cause, weights in reported:
+    for cause, weights in told:
         held[cause].update(weights)
     for cause, counts in passages:
         held[cause].update(weighed(counts, rarity))
@@ -105,7 +105,7 @@ def _model() -> Model:
     return Model(rarity, gains, {cause: log(whole - sum(of_cause.values())) for cause, of_cause in held.items()})
 
 
-def _reported() -> tuple[list[tuple[str, Counter[str]]], Counter[str], int]:
+def reported() -> tuple[list[tuple[str, Counter[str]]], Counter[str], int]:
     """Weights of words by cause, in how many reports each word is, and the number of reports."""
     first, *others = Path(__file__).with_name("reported_words.txt").read_text(encoding="utf-8").splitlines()
     number, *having = first.split()
