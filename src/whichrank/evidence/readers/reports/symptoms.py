@@ -19,7 +19,7 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\b(?:nothing|it (?:never|no longer)) (?:\w{1,12} )?(?:moves?|happens|advances|proceeds)\b",
         r"\b(?:sits?|stays?|stands?|just) (?:there|still|waiting|since)\b",
         r"\b(?:no|without) progress\b",
-        r"\b(?:does|do|did)(?:n[’']t| not) (?:get|go|come|make it) (?:past|beyond|further)\b",
+        r"\b(?:does|do|did)(?:n[’']t| not) (?:get|go|come|make it) (?:any )?(?:past|beyond|further|farther)\b",
         r"\b(?:and|then|just) stops (?:there|here|the same way|at)\b",
         r"\bwedge[sd]?\b",
         r"\b(?:hängt|bleibt stehen|steht still|завис\w{0,4}|se cuelga|se bloque\w{0,2}|bloqué\w{0,2}|se fige)\b",
@@ -54,6 +54,7 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\b(?:langsam\w{0,2}|Bandbreite|Durchsatz|медленн\w{0,3}|lent\w{0,3}|débit|ancho de banda)\b",
         r"(?:很|太|变|较|好|非常|特别|十分|越来越|速度)慢|慢(?:了)?很多|利用率(?:很|较|太|一直|非常)?低|带宽|吞吐|性能下降|遅い|遅く|느리|느려|느린",
         r"\bbottle-?necks?\b",
+        r"\b(?:stall|stop|paus|freez|hang)\w{0,4} (?:\w{1,12} ){0,4}?every \S{1,20} (?:steps?|iter\w{0,8}|batch)\b",
         r"\bcrawl(?:s|ing)?\b",
         r"\b(?:step|iteration|epoch|iter) times? (?:\w{1,8} )?"
         r"(?:explode|double|triple|jump|grow|r[io]se|increase|go|went)\w{0,1}\b",
@@ -91,6 +92,16 @@ _ASKED = re.compile(
     rf"How is this issue impacting you\?\**[ \t]*\n(?:[ \t]*\n){{0,3}}[ \t>*]{{0,8}}({'|'.join(_CHOICES)})",
     re.IGNORECASE,
 )
+_STOPS = r"\b(?:stall|stop|paus|freez|hang)\w{0,4} "
+_OFTEN = (
+    rf"{_STOPS}(?:\w{{1,12}} ){{0,4}}?"
+    r"(?:every \S{1,20} (?:steps?|iter\w{0,8}|batch\w{0,2}|s|sec\w{0,4}|min\w{0,4})|periodically)\b"
+)
+_AGAIN_AND_AGAIN = re.compile(
+    rf"(?i){_OFTEN}|{_STOPS}(?:for )?(?:a (?:while|moment|bit|few \w{{3,8}})|some (?:time|\w{{3,8}})"
+    r"|\d{1,4} ?(?:s|secs?|seconds|min\w{0,4})),? (?:and )?(?:then )?(?:goes on|continues|resumes|runs on|proceeds)"
+)
+"""What stops and goes on again is slow."""
 _DENIED = re.compile(r"(?:\b(?:no|not|without|never|any|neither|nor)\b|n['’]t\b)[\w ,]{0,12}$", re.IGNORECASE)
 
 
@@ -109,8 +120,10 @@ def complaints(text: str) -> list[Symptom]:
     """What is said to be seen, and is not denied; not what went away or what a change did."""
     if text.endswith("?"):
         return []
+    periodic = _AGAIN_AND_AGAIN.search(text) is not None
     return [
         category
         for category, shape in _SEEN.items()
-        if any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
+        if not (periodic and category == "hang")
+        and any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
     ]
