@@ -33,6 +33,16 @@ _HEADINGS = ("#", "|")
 """What titles and tables begin with: they name a message, and need not have seen it."""
 
 
+_NONE_OF_IT = re.compile(
+    r"(?i)\b(?:no|not|without|nor|neither|never|n[’']t)\b[\s:(]{0,4}(?:any |an? |the )?(?:[`'\"“][^`'\"”\n]{0,60})?$"
+)
+
+
+def denied(line: str, start: int) -> bool:
+    """Whether a person says that there is nothing of what begins there: ``no `GPU has fallen off the bus` ``."""
+    return _NONE_OF_IT.search(line[max(0, start - _CLAUSE) : start]) is not None
+
+
 def set_off(line: str, start: int, end: int) -> bool:
     """Whether a person quotes `line[start:end]`: it is between quotation marks, behind an `Error:`, or all of
     the line."""

@@ -40,6 +40,8 @@ from whichrank.timeline.job_state.outcome import observed
 
 CODE = "CODE205"
 CAUSE = "unknown"
+_OF_ANY_KIND = ("nccl-bug",)
+"""What a defect does is up to it."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -63,7 +65,7 @@ def _fitting(case: Case, trial: Trial) -> list[str]:
     """The causes that the change speaks for: not refuted, and of what was seen where one of them is."""
     standing = [c for c in interventions()[trial.change].helped if trials.ruled_out(case, c) is None]
     seen = observed(case)
-    of_it = [c for c in standing if _alike(causes()[c].usual_category, seen)]
+    of_it = [c for c in standing if c in _OF_ANY_KIND or _alike(causes()[c].usual_category, seen)]
     return of_it if trial.change in SMALLER else of_it or standing
 
 

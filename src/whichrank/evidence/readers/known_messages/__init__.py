@@ -23,7 +23,7 @@ from whichrank.evidence.text.path_hint import PathHint, hint_of_path
 from whichrank.evidence.text.prefixes import listen
 from whichrank.evidence.text.prefixes.clock import clock_of
 from whichrank.evidence.text.prefixes.voice import Voice
-from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
+from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, denied, set_off
 from whichrank.evidence.text.repeated_lines import Held, Often, keys, look
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Found, Words
@@ -313,6 +313,8 @@ class Listener:
             whole = spoken.text
             start = whole.find(found[0])
             span = (start, start + len(found[0]))
+            if self._prose and denied(whole, start):
+                continue
             in_passing = self._prose and signature.library != REPORT and not set_off(whole, *span)
             if in_passing and not (self._retold and signature.affirmed(whole)):
                 continue  # a person speaks of what programs print

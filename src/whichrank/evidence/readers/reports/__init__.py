@@ -12,7 +12,7 @@ import re
 from whichrank.evidence.readers.reports.outcomes import HELPED, any_of, units
 from whichrank.evidence.readers.reports.prose import by_person, shape_is_prose
 from whichrank.evidence.readers.reports.symptoms import answers, complaints
-from whichrank.evidence.readers.reports.trials import faster_items, tabled, tried
+from whichrank.evidence.readers.reports.trials import by_version, faster_items, tabled, tried
 from whichrank.evidence.text.quotations import DOCUMENTS
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.interventions import did_nothing
@@ -69,6 +69,8 @@ def read(item: Item) -> Reading:
     spoken = document or by_person(text)
     for line, row, change, outcome in tabled(text) if spoken else ():
         records.append(Trial(change, outcome, Ref(item.label, f"line {line}", row[:400])))
+    for line, said in list(by_version(text))[:1] if spoken else ():
+        records.append(Trial("another NCCL", "helped", Ref(item.label, f"line {line}", said[:400])))
     faster = faster_items(text) if spoken else set()
     records += [
         Complaint(category, Ref(item.label, f"line {line}", said), _ANSWER) for line, said, category in answers(text)

@@ -70,6 +70,7 @@ _SEEN: dict[Symptom, Phrases] = {
         r" (?:results?|loss\w{0,2}|numbers?|values?|gradients?|outputs?|data)\b",
         r"\b(?:loss|results?|outputs?|curve)\b[^.]{0,40}\b(?:is|are|was|becomes?)"
         r" (?:wrong|garbage|nan|incorrect|zeros?)\b",
+        r"\b(?:wrong|incorrect|swapped|shuffled|permuted|mixed[- ]up) (?:\w{1,12} ){0,2}(?:order|ranks?|tensors?)\b",
         r"\bNaNs?\b",
         r"\bdiverg\w{1,4}\b",
         r"\binstead of \[",

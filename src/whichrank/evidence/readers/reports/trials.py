@@ -18,6 +18,8 @@ _THAN = any_of(
     r"\b(?:slower|longer|worse|less|lower|fewer|hang\w{0,3}|fail\w{0,3})\b[^.]{0,24}\bthan (?:\w{1,8} ){0,3}$"
 )
 """Worse than with the change that follows."""
+_UNLESS = any_of(r"\bunless (?:I |we |you )?(?:\w{1,12} ){0,3}[\"'`]?$")
+"""It fails without the change that follows."""
 _ONLY_LARGER = any_of(r"only\b[^.]{0,60}\b(?:multi|several|two|2|more|\d)")
 """It fails only in a larger job: it works in the smaller one."""
 _UNDONE = any_of(r"\b(?:without|unset\w{0,4}|remov\w{1,3}|dropp\w{1,3}|delet\w{1,3}) (?:the )?[\"'`]?$")
@@ -30,6 +32,18 @@ _TIMES = re.compile(
     r"(?<![\w.])((?:\d{1,6}(?:\.\d{1,3})?\s{0,2}[,/]\s{0,2}){0,12}\d{1,6}(?:\.\d{1,3})?)"
     r" ?(ms|s|sec|seconds|min|minutes|h|hours)\b",
     re.IGNORECASE,
+)
+
+
+_RELEASE = re.compile(r"(?<![\d.])2\.\d{1,2}\.\d{1,2}(?!\d)")
+_PART = re.compile(r"[;,()]| but | whereas | while | and ", re.IGNORECASE)
+_WORKS = any_of(
+    r"\b(?:work(?:s|ed|ing)?|ok|okay|fine|pass(?:es|ed)?|good|correct|unaffected"
+    r"|no (?:hang|issue|problem|error|crash)\w{0,2})\b"
+)
+_FAILS = any_of(
+    r"\b(?:fail\w{0,3}|hangs?|hung|broken|wrong|crash\w{0,3}|errors?|stuck|segfaults?|regress\w{0,4}|affected)\b"
+    r"|\b(?:not|n[’']t|never) (?:work|ok|pass|run)"
 )
 
 
@@ -56,13 +70,39 @@ def tried(text: str, heading: Outcome = "unknown") -> list[tuple[str, Outcome]]:
         near = [outcomes[number], *outcomes[number + 1 :], *reversed(outcomes[:number]), heading]
         outcome: Outcome = next((o for o in near if o != "unknown"), "unknown")
         before = clauses[number][: clauses[number].find(words)]
-        if _THAN.search(before) or _ONLY_LARGER.match(words):
+        if _THAN.search(before) or _UNLESS.search(before) or _ONLY_LARGER.match(words):
             outcome = "helped"
         if _STATE.search(words) and outcomes[number] == "unknown" and not NO_OUTCOME.search(text):
             outcome = "did not help"  # it is so, and the job fails all the same
         if found.get(name, "unknown") == "unknown":
             found[name] = outcome
     return list(found.items())
+
+
+def by_version(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that say of one release of NCCL that it works, where others say of another one that it does not."""
+    good: dict[str, tuple[int, str]] = {}
+    bad: set[str] = set()
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > LONGEST_LINE or "ccl" not in line.lower():
+            continue
+        told = [(set(_RELEASE.findall(part)), _outcome(part)) for part in _PART.split(line)]
+        told = [(releases, outcome) for releases, outcome in told if releases]
+        outcomes = {outcome for _, outcome in told}
+        for releases, outcome in told:
+            contrast = outcome is None and len(told) == len(outcomes) == 2 and True in outcomes
+            if outcome:
+                good |= dict.fromkeys(releases, (number, line.strip()))
+            elif outcome is False or contrast:
+                bad |= releases
+    if bad and good.keys() - bad:
+        yield from (place for release, place in good.items() if release not in bad)
+
+
+def _outcome(words: str) -> bool | None:
+    """Whether it is said to work, or not to; None where neither is said, or both."""
+    works, fails = _WORKS.search(words) is not None, _FAILS.search(words) is not None
+    return works if works != fails else None
 
 
 def faster_items(text: str) -> set[int]:
