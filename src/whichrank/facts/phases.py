@@ -37,7 +37,7 @@ _HELD_UP: dict[str, str] = {
         r"|stale (?:nfs )?file handle|blocked for more than \d+ seconds|(?:waiting|wait) for (?:the )?(?:mount|storage)"
     ),
     "stale-lock-or-store": (
-        r"wait(?:s|ing)? (?:for|on|to acquire) (?:\S{1,60} ){0,3}(?:file ?)?lock"
+        r"SoftFileLock|wait(?:s|ing)? (?:for|on|to acquire) (?:\S{1,60} ){0,3}(?:file ?)?lock"
         r"|lock\b(?: \S{1,60})? (?:is )?(?:held by|not acquired|busy|exists)"
         r"|(?<!no )lock (?:of|from|since|by)\b.{0,40}\b(?:wait\w{0,3}|owner|held|pid)\b|(?:stale|old) lock\b"
     ),
@@ -112,4 +112,6 @@ def activity_in(line: str) -> str | None:
     """The cause that fits what a rank says it is in, or what happened to it; None where it says nothing of the kind."""
     sure = ("storage-stall", "stale-lock-or-store", "cpu-starved", "rank-frozen", "conditional-collective")
     told = next((cause for cause in sure if search(_ON_ITS_WAY[cause], line)), None) or phase_in(line)
-    return told or next((cause for cause, words in _ON_ITS_WAY.items() if search(words, line)), None)
+    told = told or next((cause for cause, words in _ON_ITS_WAY.items() if search(words, line)), None)
+    # Names of events: `evt=ckpt_begin`.
+    return told or (activity_in(line.replace("_", " ")) if "_" in line else None)

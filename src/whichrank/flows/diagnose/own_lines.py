@@ -286,17 +286,17 @@ def _counts_differ(line: Line, spoken: SpokenLines) -> bool:
 
 def _in_its_round(line: Line, spoken: SpokenLines) -> tuple[list[tuple[str, ...]], set[int] | None]:
     """The numbers that the others said when this was said for the last time: in their last line, if all said it as
-    often; and the places of those that were the same on all in the round before, if there was one."""
+    often; and the places of those in which this rank was not far below in the round before, if there was one."""
     by_rank = spoken.rounds.get(line.beginning, {})
     mine = by_rank.get(line.speaker.name, [])
     if not mine or mine[-1] != line:
         return [], None
     others = [said for rank, said in by_rank.items() if rank != line.speaker.name and len(said) == len(mine)]
     last = [said[-1].numbers for said in others]
-    if len(mine) == 1:
+    if len(mine) == 1 or not others:
         return last, None
     before = [said[-2].numbers for said in (mine, *others)]
-    return last, {at for at in range(min(map(len, before))) if len({numbers[at] for numbers in before}) == 1}
+    return last, {at for at in range(min(map(len, before))) if not _is_less([_value(each[at]) for each in before])}
 
 
 def _is_less(row: Sequence[int]) -> bool:

@@ -110,7 +110,7 @@ class SpokenLines:
             return
         if not is_text(data[:4096]) or data.startswith(_OWN_FILE):
             return
-        clock, hint, too_late = clock_of(item), hint_of_path(item.label), False
+        clock, hint, too_late, of_ranks = clock_of(item), hint_of_path(item.label), False, False
         said: list[Line] = []
         for number, line in enumerate(data.split(b"\n"), first):
             if len(self.lines) + len(said) >= _MOST:
@@ -123,6 +123,7 @@ class SpokenLines:
             rank = voice.rank if voice.rank is not None else self._people.rank_of(voice.pid, voice.host)
             rank = rank if rank is not None else hint.rank
             places = _places(voice.host, voice.task)
+            of_ranks = of_ranks or rank is not None or voice.task is not None
             if rank is not None:
                 self.places.setdefault(rank, set()).update(places)
             too_late = too_late or any(map(line.__contains__, _TOO_LATE))
@@ -130,7 +131,7 @@ class SpokenLines:
                 speaker = Speaker("rank", rank) if rank is not None else next(iter(places), Speaker())
                 words = plain(voice.text)
                 said.append(Line(item.label, number, words[:_LONGEST], speaker, _NUMBERS.sub("0", words[:200])))
-        if any(line.speaker.kind in ("rank", "task") for line in said):
+        if of_ranks:
             self.lines += [line for line in said if line.speaker.kind]
         else:  # a log of hosts alone: its own rules know which of its lines are of this run, unless they name a rank
             self.mentions += [line for line in said if MENTION.search(line.text)]

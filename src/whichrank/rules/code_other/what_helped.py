@@ -65,7 +65,8 @@ def _fitting(case: Case, trial: Trial) -> list[str]:
     """The causes that the change speaks for: not refuted, and of what was seen where one of them is."""
     standing = [c for c in interventions()[trial.change].helped if trials.ruled_out(case, c) is None]
     seen = observed(case)
-    of_it = [c for c in standing if c in _OF_ANY_KIND or _alike(causes()[c].usual_category, seen)]
+    defects = [c for c in standing if c in _OF_ANY_KIND]
+    of_it = defects or [c for c in standing if _alike(causes()[c].usual_category, seen)]
     return of_it if trial.change in SMALLER else of_it or standing
 
 

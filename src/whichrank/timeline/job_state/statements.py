@@ -26,6 +26,7 @@ from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
 from whichrank.records.events.startup import CommInit, GroupInit, InitError, RendezvousError, StoreError
 from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
 from whichrank.records.log import Progress
+from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state.interrupted import waits as interrupted_waits
 from whichrank.timeline.job_state.trials import said_category
 
@@ -58,6 +59,7 @@ _ENDINGS: tuple[type[Event], ...] = (
     HostOutOfMemory, NcclError,
 )  # fmt: skip
 
+_NODE_LOST = "k8s-node-lost"
 TIMED_OUT: tuple[type[Event], ...] = (WatchdogTimeout, GlooTimeout, MonitoredBarrierFailed)
 
 """What says that a rank waited for others until it gave up."""
@@ -298,10 +300,20 @@ def survived(case: Case, event: Event) -> bool:
 
 def dismissed(case: Case, event: Event) -> bool:
     """Whether an event is no cause: training went on, and it is not what one rank alone said before it failed first."""
+    if _of_another_node(case, event):
+        return True
     if not survived(case, event) or _spoils_results(event) or _came_true(case, event):
         return False
     rank = told_rank(event)
     return rank not in case.first_to_fail or case.index.said_by[_same(event)] != {rank}
+
+
+def _of_another_node(case: Case, event: Event) -> bool:
+    """Whether Kubernetes speaks of a node on which no pod of the job runs, as far as it says where they run."""
+    if not isinstance(event, KnownMessage) or event.signature != _NODE_LOST or not case.people.pods:
+        return False
+    node = short_name(event.captures.get("peer", ""))
+    return bool(node) and node not in case.people.pods
 
 
 def _spoils_results(event: Event) -> bool:

@@ -20,7 +20,7 @@ from whichrank.flows.diagnose.odd_hosts.named_lines import by_beginning, by_word
 from whichrank.flows.diagnose.odd_hosts.own_files import in_own_files
 from whichrank.flows.diagnose.odd_hosts.rank_lines import of_their_ranks
 from whichrank.flows.diagnose.odd_hosts.table_rows import in_tables
-from whichrank.flows.diagnose.odd_hosts.texts import Text, text_of
+from whichrank.flows.diagnose.odd_hosts.texts import COUNTED, Text, text_of
 from whichrank.model.contracts import Item
 from whichrank.model.verdict import Verdict
 from whichrank.records.second_looks import OddHost
@@ -30,8 +30,10 @@ _FILES = 32
 """What is looked at: hosts say it at the start, and together. Of a file per rank no line stands beside its peers."""
 _PATH = re.compile(r"/(?!dev/)[\w.-]{2,}(?:/[\w.-]+)*[:,]?")
 _ERROR = re.compile(r"(?:Error|Exception)\b|(?i:\b(?:no such file|not found|missing|failed)\b)")
+_SILENT = "replica-divergence"
+_SAVED = re.compile(r"[\w./-]{0,160}(?:step|iter|epoch|ckpt|checkpoint)[\w.-]{0,20}\d[\w.-]{0,40}")
 _FINISHED = 0.7
-"""Of a run that said that it ended well, nothing is looked for."""
+"""Of a run that said that it ended well, only what spoils its results without a word is looked for."""
 _SYMPTOMS = (
     "unknown", "rank-exception", "rank-native-crash", "size-mismatch", "straggler", "conditional-collective",
     "collective-order", "uneven-inputs",
@@ -42,15 +44,19 @@ def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[O
     """The lines in which exactly one host differs from all its peers, and that tell of a known cause: any where the
     verdict leaves the cause open, else those of its cause that tell which host it is about."""
     is_open = _leaves_open(verdict)
-    if not is_open and (verdict.culprits.hosts or verdict.category == "healthy" or verdict.cause not in CAUSES):
+    if not is_open and (verdict.culprits.hosts or verdict.cause not in (*CAUSES, "healthy")):
         return []
     texts = [text for item in islice(items, _FILES) if (text := text_of(item)) is not None]
     slow = [line for text in texts for line in text.last if complains(line)]
-    if verdict.cause == "healthy" and not slow:
-        return []
     errors = [line for text in texts for line in text.last if _ERROR.search(line)]
-    near = {verdict.cause, *(other.cause for other in verdict.alternatives if verdict.confidence < _FINISHED)}
+    near = {
+        verdict.cause,
+        *([_SILENT] if verdict.cause == "healthy" else []),
+        *(other.cause for other in verdict.alternatives if verdict.confidence < _FINISHED),
+    }
     found = [odd for odd in _all_odd(texts, people) if is_open or odd.cause in near]
+    if verdict.cause == "healthy" and not slow:
+        return [replace(odd, category="corruption") for odd in found if _is_of_another_step(odd)]
     category = "slow" if slow and verdict.category != "hang" else verdict.category
     return [
         replace(
@@ -60,6 +66,14 @@ def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[O
         )
         for odd in found
     ]
+
+
+def _is_of_another_step(odd: OddHost) -> bool:
+    """Whether one host began with the same file as its peers, but that of another step."""
+    if odd.cause != _SILENT or odd.usual is None:
+        return False
+    own, usual = (set(_SAVED.findall(ref.quote)) for ref in (odd.ref, odd.usual))
+    return own != usual and {COUNTED.sub("#", name) for name in own} == {COUNTED.sub("#", name) for name in usual}
 
 
 def _leaves_open(verdict: Verdict) -> bool:
