@@ -21,8 +21,8 @@ NAME = "last_words"
 _MOST = 64 << 20
 _STILL_S = 20.0
 """Longer than a step, and than what a rank does between two of them."""
-_MOVES_S = 2.0
-"""Less than two beats."""
+_MOVES_S = 5.0
+"""Some beats: on a GPU that others use too, one line may take longer than one."""
 _BEFORE = ("started", "importing torch", "torch imported")
 _MOST_RANKS = 1 << 20
 _FRESH_NS = 3 * 10**9
