@@ -30,7 +30,7 @@ from whichrank.records.host import UNLIMITED
 from whichrank.rules import building, hardware_findings
 from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state import known_messages, statements
 from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "RDMA152"
@@ -49,14 +49,32 @@ _CLAIM = Claim(
         ),
     ),
 )
+_TOLD = building.Claim(CODE, CAUSE, fix=_CLAIM.fix, blames="host", next=_CLAIM.next)
 _ENOUGH = 1 << 30
 """Register calls of NCCL are of megabytes each; a gibibyte is far above every default."""
 _VERBS = ("ibv_reg_mr", "ibv_reg_dmabuf_mr", "ibv_create_cq", "ibv_create_qp", "ibv_alloc_pd", "ibv_open_device")
 _NO_MEMORY = ("Cannot allocate memory", "ENOMEM", "errno 12", "error 12")
 
 
+def _warned(case: Case) -> Finding | None:
+    """Where libibverbs itself warned the ranks whose calls failed: it does so from 32 KiB down."""
+    warned = known_messages.seen(case, "verbs-memlock") if case.sightings else []
+    failed = (
+        [s for s in statements.said(case, *_VERBS) if "fail" in s.ref.quote and "ibv_" in s.ref.quote] if warned else []
+    )
+    ranks = {s.sign.rank for s in warned if s.sign.rank is not None}
+    first = [s for s in failed if s.rank is None or s.rank in ranks]
+    if not first or {s.rank for s in failed if s.rank is not None} - ranks:
+        return None
+    signs = [warned[0].sign, *first]
+    message = f"Locked memory is limited to {warned[0].group('limit')} bytes: {building.short(first[0].ref.quote)}."
+    return building.found(case, _TOLD, signs, message, Grade.SUPPORTS, tuple(sorted(ranks)))
+
+
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     states = [s for s in case.hardware.hosts if "memlock" in s.limits]
+    if warned := _warned(case):
+        return [warned]
     if not states:
         return NotEvaluated("limits of the ranks (ulimit -a, /proc/PID/limits)")
     low = [s for s in states if UNLIMITED < s.limits["memlock"] < _ENOUGH]

@@ -24,6 +24,8 @@ A loop that measures its data time around an asynchronous step counts the wait f
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, Grade, NotEvaluated, Subject
@@ -38,6 +40,8 @@ _LINES, _OFTEN = 3, 5
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if case.slowed is not None and (since := _grew(case, case.slowed)):
+        return [since]
     if not case.step_parts:
         return _by_ranks(case) if case.rank_values else NotEvaluated("data times of steps in the output")
     # A mean stands for many steps, however many lines of it there are.
@@ -48,6 +52,19 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     who = f"{wording.who(case, worst.rank).capitalize()} spends" if worst.rank is not None else "The steps spend"
     ref = Ref(worst.source, f"line {worst.line}", worst.quote[:400], worst.rank)
     return [_finding(who, worst.data_s / worst.count, worst.step_s / worst.count, (ref,))]
+
+
+def _grew(case: Case, since: Ref) -> Finding | None:
+    """The time for data, where a job became slower and nothing else takes longer by as much."""
+    grown = measured.grown(case.rank_values, since)
+    if grown is None or grown.cell.quantity != "data":
+        return None
+    ref = Ref(grown.source, f"line {grown.cell.line}", grown.cell.quote[:400])
+    found = _finding("The steps spend", 0.0, 1.0, (since, ref))
+    message = (
+        f"The job became slower ({since.quote}), and what takes longer is the data: {grown.cell.quote.strip()[:120]}."
+    )
+    return replace(found, message=message)
 
 
 def _by_ranks(case: Case) -> list[Finding]:

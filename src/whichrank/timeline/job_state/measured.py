@@ -28,6 +28,7 @@ _NOISE = 0.02
 _TIMES, _SHORTEST_MS = ("data", "work", "step"), 20.0
 """Of times that most ranks print as nothing, this long at least is told from nothing."""
 _SHORTER_WAIT, _LEAST_WAITS = 0.6, 3
+_AS_MUCH = 0.8
 _FEW = 0.25
 """More than this share of all are not the odd ones, unless they are one host of several."""
 
@@ -270,6 +271,25 @@ def data_shares(values: Iterable[RankValues]) -> list[DataShare]:
         for member, each in spent.items()
         for data, whole in [map(sum, zip(*each, strict=True))]
     ]
+
+
+def grown(values: Iterable[RankValues], since: Ref) -> _Told | None:
+    """The part of a step that makes it longer from a line on: of those that grew by as much, one being a part of the
+    other, the one that was shortest before."""
+    line = int(since.locator.removeprefix("line "))
+    parts: dict[tuple[str, Member], tuple[list[_Told], list[_Told]]] = defaultdict(lambda: ([], []))
+    for record in values:
+        for cell in record.cells if record.source == since.source else ():
+            if cell.quantity in ("data", "work", "wait"):
+                parts[cell.name, cell.member][cell.line >= line].append(_Told(record.source, cell))
+    growth: dict[tuple[str, Member], tuple[float, float]] = {}
+    for key, (before, after) in parts.items():
+        if min(len(before), len(after)) >= _LEAST_WAITS:
+            usual = median(told.cell.value for told in before)
+            growth[key] = (median(told.cell.value for told in after) - usual, usual)
+    most = max((grew for grew, _ in growth.values()), default=0.0)
+    alike = [key for key, (grew, _) in growth.items() if grew >= _AS_MUCH * most > 0]
+    return parts[min(alike, key=lambda key: growth[key][1])][1][0] if alike else None
 
 
 def ranks_of(case: Case, members: Iterable[Member]) -> tuple[int, ...]:

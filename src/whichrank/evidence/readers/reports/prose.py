@@ -17,7 +17,7 @@ _PRINTED = re.compile(
     r"\s{0,16}File \"|\s{0,8}\[|[{<]|(?:\w{1,8} )?(?:\d{4}-\d\d-\d\d|[IWEF]\d{4} \d\d:\d\d:)"
     r"|[\w.-]{1,60}\s{1,4}\d{4}-\d\d-\d\d[T ]\d\d:\d\d|[^a-z\n]{0,24}\d\d:\d\d:\d\d"
     r"|\w{3} +\d{1,2} \d\d:\d\d:\d\d|\s{0,8}(?:at|#\d) "
-    r"|Traceback|\w{1,60}=\S+$|\w{1,40}(?:Error|Exception):|Exception ignored in"
+    r"|Traceback|\w{1,60}=\S+$|[\w.]{1,120}(?:Error|Exception):|Exception ignored in"
     r"|[\w./-]{2,40}(?:\[\d{1,10}\])?: (?:error|warning|fatal|notice|info|debug): "
     r"|\((?:raylet|autoscaler\b[^)]{0,40}|\w{1,60}(?:\([^)]{0,40}\))? pid=\d{1,10}[^)]{0,80})\) "
 )
