@@ -16,6 +16,7 @@ from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.model.grades import SUPPORTED
 from whichrank.model.verdict import Verdict
+from whichrank.records.events.run_state import LossNonfinite
 from whichrank.records.second_looks import OwnLine
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.reported_mismatches import mismatches
@@ -119,7 +120,11 @@ def _not_timed_out(case: Case, spoken: SpokenLines) -> set[int]:
 
 def _before_nan(case: Case, spoken: SpokenLines) -> list[OwnLine]:
     """What one rank alone said of numbers that can't be divided by, or are too large."""
-    alone = (line for line in spoken.lines if spoken.speakers[line.shape] == {line.speaker})
+    first: dict[str, int] = {}
+    for event in case.events(LossNonfinite):
+        first[event.ref.source] = min(event.line, first.get(event.ref.source, event.line))
+    before = (line for line in spoken.lines if line.number <= first.get(line.source, line.number))
+    alone = (line for line in before if spoken.speakers[line.shape] == {line.speaker})
     odd: dict[int, Line] = {}
     for line in alone:
         if isinstance(line.speaker.name, int) and _MAKES_NAN.search(line.text):
