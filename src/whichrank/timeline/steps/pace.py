@@ -20,6 +20,8 @@ _STEPS_BEFORE, _STEPS_AT_ONCE, _SLOWER = 4, 5, 1.1
 _FOR_GOOD = 1.3
 """A job became slower where nearly all steps to its end take this many times as long as nearly all before."""
 _NEARLY_ALL = 0.9
+_ALIKE = 3
+"""What tells the same step at a pace that differs by more is another phase."""
 _OFTEN, _MANY_TIMES, _LONG_NS = 4, 4, 60_000_000_000
 """A job stands where each rank tells its last step so often, for so many times the longest time that one took, and so
 long."""
@@ -46,9 +48,16 @@ def _stay(progress: Progress, rank: int) -> tuple[int, float] | None:
     moves = np.flatnonzero(np.diff(steps) > 0)
     if len(moves) < _STEPS_BEFORE or len(steps) - 1 - moves[-1] < _OFTEN or (np.diff(steps) < 0).any():
         return None
-    since, usual = times[moves[-1] + 1], np.diff(times)[moves].max()
+    begin = int(moves[-1]) + 1
+    gaps, losses = np.diff(times), progress.loss[rows][begin:]
+    alike = np.median(gaps[:begin]) <= _ALIKE * np.median(gaps[begin:]) <= _ALIKE**2 * np.median(gaps[:begin])
+    if (
+        not alike or len(np.unique(losses[np.isfinite(losses)])) > 1
+    ):  # another phase tells what it does in the same step
+        return None
+    since, usual = times[begin], gaps[moves].max()
     stays = int(times[-1] - since)
-    return (int(rows[moves[-1] + 1]), stays / 1e9) if stays > max(_LONG_NS, _MANY_TIMES * int(usual)) else None
+    return (int(rows[begin]), stays / 1e9) if stays > max(_LONG_NS, _MANY_TIMES * int(usual)) else None
 
 
 def slowed_down(case: Case) -> Ref | None:

@@ -55,7 +55,7 @@ def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[O
         *(other.cause for other in verdict.alternatives if verdict.confidence < _FINISHED),
     }
     found = [odd for odd in _all_odd(texts, people) if is_open or odd.cause in near]
-    if verdict.cause == "healthy" and not slow:
+    if verdict.cause == "healthy" and not (slow and is_open):
         return [replace(odd, category="corruption") for odd in found if _is_of_another_step(odd)]
     category = "slow" if slow and verdict.category != "hang" else verdict.category
     return [
