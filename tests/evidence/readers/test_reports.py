@@ -6,7 +6,7 @@ import pytest
 
 from whichrank.evidence.readers.reports import read, sniff
 from whichrank.evidence.readers.reports.symptoms import complaints
-from whichrank.evidence.readers.reports.trials import tried
+from whichrank.evidence.readers.reports.trials import by_version, tried
 from whichrank.model.contracts import Item
 from whichrank.records.trial import Complaint, Trial
 
@@ -100,3 +100,29 @@ def test_the_answer_in_a_form_outweighs_the_words_around_it(tmp_path, answer, ca
     said = [record for record in records(tmp_path, text, "issue.md") if isinstance(record, Complaint)]
     weights = {c.category: sum(s.weight for s in said if s.category == c.category) for c in said}
     assert max(weights, key=weights.__getitem__) == category
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("- fails: NCCL 2.26.2+cuda12.2\n- works: NCCL 2.31.2+cuda12.9\n", [2]),
+        ("wrong order with NCCL 2.26.2; 2.21.5 is OK\n", [1]),
+        ("NCCL 2.26.2 hangs, NCCL 2.31.2 hangs too\n", []),
+        ("we run NCCL 2.26.2 and it works\n", []),
+    ],
+)
+def test_a_release_that_works_where_another_does_not(text, lines):
+    assert [line for line, _ in by_version(text)] == lines
+
+
+@pytest.mark.parametrize(
+    ("sentence", "category"),
+    [
+        ("Training stalls every 8 steps and goes on", "slow"),
+        ("it stops for a while, then goes on", "slow"),
+        ("it hangs every time I start it", "hang"),
+        ("it does not get any further than this", "hang"),
+    ],
+)
+def test_what_stops_and_goes_on_is_slow(sentence, category):
+    assert complaints(sentence) == [category]

@@ -54,7 +54,6 @@ _SEEN: dict[Symptom, Phrases] = {
         r"\b(?:langsam\w{0,2}|Bandbreite|Durchsatz|медленн\w{0,3}|lent\w{0,3}|débit|ancho de banda)\b",
         r"(?:很|太|变|较|好|非常|特别|十分|越来越|速度)慢|慢(?:了)?很多|利用率(?:很|较|太|一直|非常)?低|带宽|吞吐|性能下降|遅い|遅く|느리|느려|느린",
         r"\bbottle-?necks?\b",
-        r"\b(?:stall|stop|paus|freez|hang)\w{0,4} (?:\w{1,12} ){0,4}?every \S{1,20} (?:steps?|iter\w{0,8}|batch)\b",
         r"\bcrawl(?:s|ing)?\b",
         r"\b(?:step|iteration|epoch|iter) times? (?:\w{1,8} )?"
         r"(?:explode|double|triple|jump|grow|r[io]se|increase|go|went)\w{0,1}\b",
@@ -121,10 +120,11 @@ def complaints(text: str) -> list[Symptom]:
     """What is said to be seen, and is not denied; not what went away or what a change did."""
     if text.endswith("?"):
         return []
-    periodic = _AGAIN_AND_AGAIN.search(text) is not None
-    return [
+    told = [
         category
         for category, shape in _SEEN.items()
-        if not (periodic and category == "hang")
-        and any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
+        if any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
     ]
+    if _AGAIN_AND_AGAIN.search(text):
+        told = ["slow", *(category for category in told if category not in ("hang", "slow"))]
+    return told
