@@ -43,7 +43,7 @@ _WORTH = re.compile(
     rb"|\b(?:by|per|each|across)[ _-](?:all )?ranks?\b[^\n]{0,60}\[\s{0,4}\d"
     rb"|/Rnk: \d| Ranks with (?:low|high)est "
     rb"|\branks? \d{1,7}-\d{1,7}\b[^\n]{0,80}?=\d"
-    rb"|\w{0,40}\d[\s:|]{1,8}[a-z]\w{0,30}_m?s[\s:=|]{1,8}\d[\d.]{0,12}[ \t]{1,20}\d"
+    rb"|\d[\s:|]{1,8}[a-z]\w{0,30}_m?s[\s:=|]{1,8}\d[\d.]{0,12}[ \t]{1,20}\d"
     rb"|\]\[\d{1,6}\][^\n]{0,80}(?:time|\dm?s\b|sha|md5|hash|sum|crc|digest|fingerprint)"
     rb"|\bwait[\"']?[ :=]{1,3}\d{1,6}\.\d"
     rb'|"rank" ?: ?\d[^\n]{0,200}: ?\["[0-9a-f]{6}'

@@ -88,31 +88,33 @@ def _below(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
 
 def _by_host(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
     """Rows of hosts, of as many numbers each: a number is that of a rank, the hosts count as their first rows do."""
-    rows: list[tuple[int, str, str, list[str]]] = []
-    steps: list[int] = []
-    step = -1
-    for number, line in lines:
-        if len(line) > _LONGEST:
-            continue
-        row = _HOST_ROW.search(line) if line.rstrip()[-1:].isdigit() else None
-        if row is None:
-            step = int(told[1]) if (told := _STEP_OF_BLOCK.search(line)) else step
-        elif quantity(row["name"], timed=False) not in (None, "checksum"):
-            rows.append((number, row["host"], row["name"], row["values"].split()))
-            steps.append(step)
-    hosts = list(dict.fromkeys(host for _, host, _, _ in rows))
-    widths = {len(values) for _, _, _, values in rows}
-    names = {name: {host for _, host, other, _ in rows if other == name} for name in {row[2] for row in rows}}
-    if len(hosts) < 2 or len(widths) != 1 or any(len(of) != len(hosts) for of in names.values()):
+    rows = [
+        (at, row) for at, (_, line) in enumerate(lines) if _ends_in_numbers(line) and (row := _HOST_ROW.search(line))
+    ]
+    rows = [(at, row) for at, row in rows if quantity(row["name"], timed=False) not in (None, "checksum")]
+    hosts = list(dict.fromkeys(row["host"] for _, row in rows))
+    widths = {len(row["values"].split()) for _, row in rows}
+    named: dict[str, set[str]] = {}
+    for _, row in rows:
+        named.setdefault(row["name"], set()).add(row["host"])
+    if len(hosts) < 2 or len(widths) != 1 or any(len(of) != len(hosts) for of in named.values()):
         return
     (width,) = widths
-    for (number, host, name, values), at in zip(rows, steps, strict=True):
-        for local, value in enumerate(values):
-            rank = hosts.index(host) * width + local
-            quote = f"{host} {name}: {value} is number {local + 1} of {width}"
-            kind = quantity(name, timed=False)
-            if kind is not None:
-                yield RankValue(name, kind, Member((rank,), host), at, number, quote, float(value))
+    step, seen = -1, 0
+    for at, row in rows:
+        for _, line in lines[seen:at]:
+            step = int(told[1]) if (told := _STEP_OF_BLOCK.search(line[:_LONGEST])) else step
+        seen, number, kind = at, lines[at][0], quantity(row["name"], timed=False)
+        for local, value in enumerate(row["values"].split() if kind is not None else ()):
+            member = Member((hosts.index(row["host"]) * width + local,), row["host"])
+            quote = f"{row['host']} {row['name']}: {value} is number {local + 1} of {width}"
+            yield RankValue(row["name"], kind or "step", member, step, number, quote, float(value))
+
+
+def _ends_in_numbers(line: str) -> bool:
+    """Whether a line may be such a row: a quick look."""
+    last = line.rsplit(None, 2) if len(line) <= _LONGEST else []
+    return len(last) > 2 and last[1][:1].isdigit() and last[2][:1].isdigit()
 
 
 class _Cell(NamedTuple):

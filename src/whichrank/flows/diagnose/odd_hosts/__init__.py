@@ -32,6 +32,7 @@ _PATH = re.compile(r"/(?!dev/)[\w.-]{2,}(?:/[\w.-]+)*[:,]?")
 _ERROR = re.compile(r"(?:Error|Exception)\b|(?i:\b(?:no such file|not found|missing|failed)\b)")
 _SILENT = "replica-divergence"
 _SAVED = re.compile(r"[\w./-]{0,160}(?:step|iter|epoch|ckpt|checkpoint)[\w.-]{0,20}\d[\w.-]{0,40}")
+_FROM = re.compile(r"(?i)\b(?:load|restor|resum|read)\w{0,4}\b")
 _FINISHED = 0.7
 """Of a run that said that it ended well, only what spoils its results without a word is looked for."""
 _SYMPTOMS = (
@@ -47,6 +48,8 @@ def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[O
     if not is_open and (verdict.culprits.hosts or verdict.cause not in (*CAUSES, "healthy")):
         return []
     texts = [text for item in islice(items, _FILES) if (text := text_of(item)) is not None]
+    if verdict.cause == "healthy" and not is_open and not any(map(_resumes, texts)):
+        return []
     slow = [line for text in texts for line in text.last if complains(line)]
     errors = [line for text in texts for line in text.last if _ERROR.search(line)]
     near = {
@@ -66,6 +69,12 @@ def odd_hosts(items: Iterable[Item], people: People, verdict: Verdict) -> list[O
         )
         for odd in found
     ]
+
+
+def _resumes(text: Text) -> bool:
+    """Whether a file tells from what it went on."""
+    lines = (line for _, line in text.lines if "ckpt" in line or "heckpoint" in line or "esum" in line)
+    return any(_SAVED.search(line) and _FROM.search(line) for line in lines)
 
 
 def _is_of_another_step(odd: OddHost) -> bool:
