@@ -70,7 +70,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not peers or len(peers) < len(speaking):
         return [found]
     hosts = tuple(sorted({case.host_names[gid] for gid in peers if gid in case.host_names}))
-    message = f"The address that a peer uses on the fabric is no routable one: {peers[0]}."
+    message = f"A peer uses a link-local address on the fabric, which does not reach this host: {peers[0]}."
     return [replace(found, message=message, subject=replace(found.subject, hosts=hosts, ranks=()), victims=())]
 
 
