@@ -51,7 +51,7 @@ class Shape(Struct, frozen=True):
     unused: frozenset[str] = frozenset()
     """Keys whose numbers change but that nobody reads."""
     floats: frozenset[str] = frozenset()
-    """Keys that may hold a number with a fraction; in others such a one is no number."""
+    """Keys that may hold floating-point numbers. In all other keys these do not count as numbers."""
 
     def number_at(self, key: str, data: bytes, pos: int) -> tuple[str, int, int]:
         """Array type, begin of the payload and width of the number of a key; no type where it is none."""

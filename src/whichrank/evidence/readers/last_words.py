@@ -22,7 +22,7 @@ _MOST = 64 << 20
 _STILL_S = 20.0
 """Longer than a step, and than what a rank does between two of them."""
 _MOVES_S = 5.0
-"""Some beats: on a GPU that others use too, one line may take longer than one."""
+"""Several heartbeats: on a GPU that other jobs share, a single line may take longer than one."""
 _BEFORE = ("started", "importing torch", "torch imported")
 _MOST_RANKS = 1 << 20
 _FRESH_NS = 3 * 10**9

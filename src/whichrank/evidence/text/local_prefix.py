@@ -9,14 +9,15 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-_HOST = r"(?P<host>(?!(?:rank|Rank|RANK)[ :/|,])[A-Za-z][\w.-]{0,60})"
+from whichrank.evidence.text.own_prefix import HOST
+
 _LOCAL = r"(?P<local>\d{1,2})"
 _SHAPES = tuple(
     re.compile(shape)
     for shape in (
-        rf"{_HOST}[:/]{_LOCAL}(?:: | ?\| |> )",
-        rf"\[{_HOST}[:/| ]{_LOCAL}\]:? ?",
-        rf"{_HOST}\[{_LOCAL}\]:? ",
+        rf"{HOST}[:/]{_LOCAL}(?:: | ?\| |> )",
+        rf"\[{HOST}[:/| ]{_LOCAL}\]:? ?",
+        rf"{HOST}\[{_LOCAL}\]:? ",
     )
 )
 _SAYS = re.compile(r"\[rank(\d{1,7})\]|\b[Rr]ank (\d{1,7})(?=[:/\]])")
@@ -33,8 +34,9 @@ def learn_local(lines: Sequence[str]) -> tuple[re.Pattern[str], dict[str, int]] 
         for host, local, line in begun:
             if said := _SAYS.search(line):
                 first[host].add(int(said[1] or said[2]) - local)
-        found = {host: next(iter(starts)) for host, starts in first.items() if len(starts) == 1}
-        if len(found) < max(_LEAST_HOSTS, len(first)) or len(set(found.values())) < len(found):
+        found = {host: next(iter(told)) for host, told in first.items() if len(told) == 1}
+        starts = set(found.values())
+        if len(found) < max(_LEAST_HOSTS, len(first)) or len(starts) < len(found) or min(starts) < 0:
             continue
         return shape, found | _others(found, {host for host, _, _ in begun}, max(local for _, local, _ in begun) + 1)
     return None

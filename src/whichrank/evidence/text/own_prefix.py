@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
 
-_HOST = r"(?P<host>(?!(?:rank|Rank|RANK)[ :/|,])[A-Za-z][\w.-]{0,60})"
+HOST = r"(?P<host>(?!(?:rank|Rank|RANK)[ :/|,])[A-Za-z][\w.-]{0,60})"
 _RANK = r"(?P<rank>\d{1,5})"
 _OWN_WORD = "w|p|r|rk|rnk|proc|process|worker|trainer|replica|member|peer|dev|device"
 """What programs call their ranks."""
@@ -27,14 +27,14 @@ _SHAPES = tuple(
     re.compile(shape)
     for shape in (
         rf"\[{_RANK}\]:? ?",
-        rf"\[{_HOST}[:/| ]{_RANK}\]:? ?",
+        rf"\[{HOST}[:/| ]{_RANK}\]:? ?",
         rf"\({_RANK}\):? ?",
         rf"<{_RANK}>:? ?",
         rf"{_RANK}(?:\||: |> )",
-        rf"{_HOST}[:/]{_RANK}(?:\||: |> )",
-        rf"{_HOST}\[{_RANK}\]:? ",
-        rf"[\[(<]?{_RANK}[@:/]{_HOST}(?:[\])>]:?|:| ?\||>) ?",
-        rf"[\[(<]?{_HOST}@{_RANK}(?:[\])>]:?|:| ?\||>) ?",
+        rf"{HOST}[:/]{_RANK}(?:\||: |> )",
+        rf"{HOST}\[{_RANK}\]:? ",
+        rf"[\[(<]?{_RANK}[@:/]{HOST}(?:[\])>]:?|:| ?\||>) ?",
+        rf"[\[(<]?{HOST}@{_RANK}(?:[\])>]:?|:| ?\||>) ?",
         _TOLD.pattern,
     )
 )
@@ -48,7 +48,7 @@ _SPEAKERS = tuple(
         rf"[\[(<]?(?:{_OWN_WORD})[ _#-]?{_RANK}(?:[\])>]:?|:| ?\||>) ?",
     )
 )
-_IN_BLOCKS = re.compile(rf"{_HOST}(?:[ :/@.]{{1,3}}|\[){_RANK}(?:\]|[:|>]{{1,2}})?:? (?=\S)")
+_IN_BLOCKS = re.compile(rf"{HOST}(?:[ :/@.]{{1,3}}|\[){_RANK}(?:\]|[:|>]{{1,2}})?:? (?=\S)")
 _IN_BLOCKS_LEAST = 4
 _FEWEST_STAMPED = 4
 _SPEAK_ALIKE, _LEAST_LINES = 2.0, 3
@@ -63,14 +63,14 @@ _HEAD = r"(?:(?:[A-Za-z][\w./-]{0,40}:?|[-|]|\[[A-Za-z][\w.:-]{0,40}\]) {1,3}){0
 _TELLING = tuple(
     re.compile(shape)
     for shape in (
-        rf"\[{_HOST}[:/| ,]{{1,2}}{_NAMED_RANK}\]:? ?",
-        rf"\(?{_HOST}[:/ ]{_NAMED_RANK}\)?(?:: | ?\| |> |\) )",
-        rf"\({_HOST}[:/| ,]{{1,2}}{_NAMED_RANK}\):? ?",
-        rf"{_HOST} \[{_NAMED_RANK}\]:? ?",
+        rf"\[{HOST}[:/| ,]{{1,2}}{_NAMED_RANK}\]:? ?",
+        rf"\(?{HOST}[:/ ]{_NAMED_RANK}\)?(?:: | ?\| |> |\) )",
+        rf"\({HOST}[:/| ,]{{1,2}}{_NAMED_RANK}\):? ?",
+        rf"{HOST} \[{_NAMED_RANK}\]:? ?",
         rf"{_HEAD}[\[(<][rR]{_RANK}(?:[ ,|/]{{1,2}}[\w=:.-]{{1,20}}){{0,6}}[\])>]:? ?",
         rf"\[{_NAMED_RANK}(?:[ ,|]{{1,2}}[a-z]{{1,8}}[=:]?\d{{1,5}}){{1,6}}\]:? ?",
-        rf"[\[(<]{_NAMED_RANK}[ ,:/|@-]{{1,2}}{_HOST}[\])>]:? ?",
-        rf"{_NAMED_RANK}[@/]{_HOST}(?:: | ?\| |> )",
+        rf"[\[(<]{_NAMED_RANK}[ ,:/|@-]{{1,2}}{HOST}[\])>]:? ?",
+        rf"{_NAMED_RANK}[@/]{HOST}(?:: | ?\| |> )",
         rf"{_HEAD}[rR]{_RANK}(?:: | ?\| )",
         rf"(?:[A-Z]{{4,8}}|[DIWEC])[:|]? {{1,8}}[rR]{_RANK} (?=\S)",
         rf"{_HEAD}[rR]{_RANK} (?=[A-Za-z][\w.-]{{0,30}}: )",
@@ -80,8 +80,8 @@ _TELLING = tuple(
 _SPREAD = tuple(
     re.compile(shape)
     for shape in (
-        rf"{_HOST}: \[{_NAMED_RANK}\]:? ?",
-        rf"{_HOST}[:/ ]{_NAMED_RANK} (?=[\[(]?\d\d?[:/-]|\d{{4}}-|\[?[A-Z]{{4,8}}\b)",
+        rf"{HOST}: \[{_NAMED_RANK}\]:? ?",
+        rf"{HOST}[:/ ]{_NAMED_RANK} (?=[\[(]?\d\d?[:/-]|\d{{4}}-|\[?[A-Z]{{4,8}}\b)",
     )
 )
 """The same, where only several hosts show that a name is a host's: a level or a module looks alike."""
@@ -134,15 +134,18 @@ _LONGEST = 600
 
 def unstamped(edges: bytes) -> list[str]:
     """The first lines without the times that begin them, as far as they say anything."""
-    whole = (line[:_LONGEST] for line in edges.decode("utf-8", "replace").split("\n")[:_LINES])
-    return [line for line in map(_unstamped, whole) if line.strip()]
+    return [line for line in map(_unstamped, _lines(edges)) if line.strip()]
+
+
+def _lines(edges: bytes) -> list[str]:
+    return [line[:_LONGEST] for line in edges.decode("utf-8", "replace").split("\n")[:_LINES]]
 
 
 @lru_cache(maxsize=8)
 def learn(edges: bytes, file: str = "") -> re.Pattern[str] | None:
     """The shape of the prefix, with groups `rank` or `host` or both, by the first and last lines of a file; a file that
     is called after a host needs no other host to show what that is."""
-    whole = [line[:_LONGEST] for line in edges.decode("utf-8", "replace").split("\n")[:_LINES]]
+    whole = _lines(edges)
     lines = list(map(_unstamped, whole))
     said = [line for line in lines if line.strip()]
     several = len(set(_ANY_RANK.findall(edges.lower()))) >= _AGREED
@@ -167,8 +170,7 @@ def learn(edges: bytes, file: str = "") -> re.Pattern[str] | None:
 
 def hosts_named(prefix: re.Pattern[str], edges: bytes) -> frozenset[str]:
     """The hosts in the prefixes of these lines."""
-    lines = (_unstamped(line[:_LONGEST]) for line in edges.decode("utf-8", "replace").split("\n")[:_LINES])
-    found = (match.groupdict().get("host") for line in lines if (match := prefix.match(line)))
+    found = (match.groupdict().get("host") for line in map(_unstamped, _lines(edges)) if (match := prefix.match(line)))
     return frozenset(host for host in found if host)
 
 

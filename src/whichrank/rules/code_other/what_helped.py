@@ -41,7 +41,7 @@ from whichrank.timeline.job_state.outcome import observed
 CODE = "CODE205"
 CAUSE = "unknown"
 _OF_ANY_KIND = ("nccl-bug",)
-"""What a defect does is up to it."""
+"""A defect may show as a hang, a crash or wrong results."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:

@@ -13,7 +13,8 @@ The scheduler's `NODE FAILURE`, the rendezvous that removes a node without a hea
 ended closes its connection and is not counted. `whichrank collect` adds nodes that it could not reach, where exactly
 their ranks are missing. Connections of ranks that send without an answer make it surer. Ranks
 on that host are named where it is known which they are. The node that tells of a node failure is not the one that
-failed: it is named only where no other is known. Slurm's controller and srun name the right one.
+failed: it is named only where no other is known. Slurm's controller and srun name the right one. Otherwise it is the
+one host that trained with the others and reports no failure, while all others do.
 
 ## Example
 `… the node(s) node7_1234_0 have been removed from the rendezvous 'job' since they had no heartbeat.`

@@ -10,7 +10,8 @@ Adapters work on locked memory. Shells that mpirun, ssh or a container starts of
 ## How it decides
 By `ulimit -l` or `/proc/PID/limits`, and by NCCL's or UCX's words: a verbs call that failed with "Cannot allocate
 memory". The limit alone accuses nobody: jobs that use no RDMA do not need it. Where other hosts are shown to have more,
-all ranks of the host are named: they have the same limit.
+all ranks of the host are named: they have the same limit. A warning of libibverbs about RLIMIT_MEMLOCK counts too, if
+only ranks that printed it failed: libibverbs prints it for 32 KiB and less.
 
 ## Example
 `Max locked memory  8388608  8388608  bytes` and `Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory`

@@ -11,7 +11,8 @@ another VLAN), or differs between hosts.
 ## How it decides
 The messages of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
 place in the run or its addresses fit: see how far the run had come, RoCE or InfiniBand (by the addresses, by NCCL's
-list of devices, or by the link layer of the ports), one network or two.
+list of devices, or by the link layer of the ports), one network or two. If the local GID is an IPv4 address and the
+remote one is link-local, the remote host is at fault; it is named if `show_gids` tells whose GID that is.
 
 ## Example
 `NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_0:1`

@@ -10,7 +10,8 @@ Too few loader workers, slow storage, decoding or tokenising on the fly, a cold 
 Many loops print the time of a step and the part of it that was spent on data (`Time 0.78 (2.77)  Data 0.01 (1.20)`,
 `time: 0.35, data_time: 0.20`). Where that is 40 % or more on a rank, over several steps, the data holds the step up;
 the means in parentheses are taken where there are any. The same holds of lines that tell the parts of a step by name
-(`wait_for_data 1451 ms, forward 6 ms, …`), on the typical rank.
+(`wait_for_data 1451 ms, forward 6 ms, …`), on the typical rank. If the job became slower at some line, the part of the
+step that grew most from there on counts.
 
 ## Example
 `Epoch: [1][200/5004]  Time 0.912 (0.944)  Data 0.611 (0.630)`
@@ -23,8 +24,6 @@ A loop that measures its data time around an asynchronous step counts the wait f
 """
 
 from __future__ import annotations
-
-from msgspec.structs import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
@@ -51,7 +50,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     who = f"{wording.who(case, worst.rank).capitalize()} spends" if worst.rank is not None else "The steps spend"
     ref = Ref(worst.source, f"line {worst.line}", worst.quote[:400], worst.rank)
-    return [_finding(who, worst.data_s / worst.count, worst.step_s / worst.count, (ref,))]
+    return [_finding(_share(who, worst.data_s / worst.count, worst.step_s / worst.count), (ref,))]
 
 
 def _grew(case: Case, since: Ref) -> Finding | None:
@@ -60,11 +59,8 @@ def _grew(case: Case, since: Ref) -> Finding | None:
     if grown is None or grown.cell.quantity != "data":
         return None
     ref = Ref(grown.source, f"line {grown.cell.line}", grown.cell.quote[:400])
-    found = _finding("The steps spend", 0.0, 1.0, (since, ref))
-    message = (
-        f"The job became slower ({since.quote}), and what takes longer is the data: {grown.cell.quote.strip()[:120]}."
-    )
-    return replace(found, message=message)
+    told = grown.cell.quote.strip()[:120]
+    return _finding(f"The job became slower ({since.quote}), and what takes longer is the data: {told}.", (since, ref))
 
 
 def _by_ranks(case: Case) -> list[Finding]:
@@ -73,10 +69,15 @@ def _by_ranks(case: Case) -> list[Finding]:
     if not told or told[len(told) // 2].share < _LEAST:
         return []
     typical = told[len(told) // 2]
-    return [_finding("The steps spend", typical.data_ms / 1e3, typical.whole_ms / 1e3, tuple(s.ref for s in told[-3:]))]
+    message = _share("The steps spend", typical.data_ms / 1e3, typical.whole_ms / 1e3)
+    return [_finding(message, tuple(s.ref for s in told[-3:]))]
 
 
-def _finding(who: str, data_s: float, step_s: float, evidence: tuple[Ref, ...]) -> Finding:
+def _share(who: str, data_s: float, step_s: float) -> str:
+    return f"{who} {data_s / step_s:.0%} of the step time waiting for data ({data_s:.3g} of {step_s:.3g} s)."
+
+
+def _finding(message: str, evidence: tuple[Ref, ...]) -> Finding:
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -85,7 +86,7 @@ def _finding(who: str, data_s: float, step_s: float, evidence: tuple[Ref, ...]) 
         grade=Grade.SUPPORTS,
         kind="timing",
         subject=Subject(),
-        message=f"{who} {data_s / step_s:.0%} of the step time waiting for data ({data_s:.3g} of {step_s:.3g} s).",
+        message=message,
         evidence=evidence,
         alternatives=(Alternative("storage-stall", "the storage behind the data may be slow"),),
         fix=fix(CAUSE),

@@ -21,14 +21,13 @@ _FOR_GOOD = 1.3
 """A job became slower where nearly all steps to its end take this many times as long as nearly all before."""
 _NEARLY_ALL = 0.9
 _ALIKE = 3
-"""What tells the same step at a pace that differs by more is another phase."""
+"""Lines that repeat a step this many times as often, or as rarely, as before belong to another phase."""
 _OFTEN, _MANY_TIMES, _LONG_NS = 4, 4, 60_000_000_000
-"""A job stands where each rank tells its last step so often, for so many times the longest time that one took, and so
-long."""
+"""A job is stuck if all ranks repeat their last step this often, for this many times its longest step, and so long."""
 
 
 def stands_at(case: Case) -> Ref | None:
-    """The step at which all ranks of an output stay to its end, although they go on telling it."""
+    """The step that all ranks of an output repeat to its end."""
     return next((ref for progress in case.progress if (ref := _stands_at(progress)) is not None), None)
 
 
@@ -50,10 +49,9 @@ def _stay(progress: Progress, rank: int) -> tuple[int, float] | None:
         return None
     begin = int(moves[-1]) + 1
     gaps, losses = np.diff(times), progress.loss[rows][begin:]
-    alike = np.median(gaps[:begin]) <= _ALIKE * np.median(gaps[begin:]) <= _ALIKE**2 * np.median(gaps[:begin])
-    if (
-        not alike or len(np.unique(losses[np.isfinite(losses)])) > 1
-    ):  # another phase tells what it does in the same step
+    shorter, longer = sorted((float(np.median(gaps[:begin])), float(np.median(gaps[begin:]))))
+    moves_on = len(np.unique(losses[np.isfinite(losses)])) > 1
+    if longer > _ALIKE * shorter or moves_on:
         return None
     since, usual = times[begin], gaps[moves].max()
     stays = int(times[-1] - since)
