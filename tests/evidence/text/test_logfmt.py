@@ -82,3 +82,8 @@ def test_dates_of_other_places(line, day):
     voice = listen(line.encode(), Clock(0))
     told = None if voice.time_ns is None else datetime.fromtimestamp(voice.time_ns / 1e9, timezone.utc)
     assert (None if told is None else (told.year, told.month, told.day)) == day
+
+
+@pytest.mark.parametrize(("rank", "known"), [("3", 3), ("-1", None), ("99999999999", None), ("9" * 4000, None)])
+def test_a_record_that_tells_no_rank(rank, known):
+    assert listen(f'{{"rank": {rank}, "step": 7}}'.encode(), Clock(0)).rank == known

@@ -33,7 +33,7 @@ def unwrap_json(voice: Voice, clock: Clock) -> None:
         return
     words = next((record[key] for key in _WORDS if isinstance(record.get(key), str)), "")
     rank = next((record[key] for key in (*RANK_KEYS, clock.rank_key) if isinstance(record.get(key), int)), None)
-    voice.rank = rank if rank is not None and rank >= 0 else None
+    voice.rank = rank if rank is not None and 0 <= rank < 10 ** (_DIGITS - 1) else None
     voice.host = next((record[key] for key in _HOSTS if isinstance(record.get(key), str)), None)
     whole, voice.text = voice.text, next((record[key] for key in _TIMES if isinstance(record.get(key), str)), "") + " "
     if voice.text != " ":
